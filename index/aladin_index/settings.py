@@ -112,6 +112,7 @@ class BuildSettings:
         exif: Whether the metadata in photos are read: see `aladin_network.photos.exif`.
         resume: Continue an interrupted build and keep a live generation unchanged; otherwise
             everything is built again.
+        strict: Whether the first item that cannot be used ends the build.
     """
 
     ann: str = "auto"
@@ -132,6 +133,7 @@ class BuildSettings:
     metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
     exif: bool = True
     resume: bool = False
+    strict: bool = False
 
     def __post_init__(self) -> None:
         """Reject impossible values.

@@ -223,7 +223,7 @@ class Index:
         with closing(self._writer()) as writer, reported(progress) as shown:
             if on_duplicate == "error":
                 for target, source in sources.items():
-                    check_new(writer, target, items_of(target, source, split))
+                    check_new(writer, target, items_of(target, source, split), settings)
             for target, source in sources.items():
                 items = items_of(target, source, split)
                 regions = self._detector if target == "images" else None

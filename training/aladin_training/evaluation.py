@@ -36,7 +36,7 @@ from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import NullProgress, Progress
-from aladin_training.batches.items import check_regions, region_items
+from aladin_training.batches.items import PLAIN, check_regions, region_items, usable_photos
 from aladin_training.batches.network_inputs import warn_of_long_captions
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
@@ -229,6 +229,25 @@ def mean_scores(
     """
     heads = [name for name in scores[0] if all(name in each for each in scores)]
     return {name: torch.stack([each[name] for each in scores]).mean(dim=0) for name in heads}
+
+
+def usable_records(
+    records: Sequence[Record], progress: Progress, regions: RegionStore | None = None
+) -> list[Record]:
+    """Return the photos that can be decoded; the others are skipped with a warning.
+
+    Args:
+        records: Photos with or without captions.
+        progress: Receives photos.
+        regions: Regions of the photos, which are then not decoded.
+
+    Raises:
+        DataError: If more than half of them cannot be, or, in a block of `strict_data`, one cannot.
+    """
+    if regions is not None or not records:
+        return list(records)
+    _, rows = usable_photos([record.photo for record in records], [PLAIN], None, progress)
+    return [records[row] for row in rows]
 
 
 def encode_records(

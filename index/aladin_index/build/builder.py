@@ -109,8 +109,8 @@ def build_index(
 
     Raises:
         InputError: If there is nothing to index, regions for a network that reads photos or none
-            for one that reads regions, a repeated id, metadata over a limit, or no usable item in a
-            collection.
+            for one that reads regions, no usable item in a collection, or, if the settings are
+            strict, an item that cannot be used.
         ConfigError: If the requested ANN cannot be built, `out` holds something else than an
             index, or one that may not be replaced, regions are to be chosen without texts, or
             nothing here encodes in the precision.
@@ -318,6 +318,8 @@ class _Build:
         if target == "texts":
             warn_of_cut(found for shard in shards for found in shard.metadata().values())
         left_out = [entry for shard in shards for entry in shard.left_out]
+        if self._settings.strict and left_out:  # of a resumed build, or by other machines
+            raise left_out[0].refused()
         if len(left_out) == len(rows):
             discard(self._root)
             raise InputError(

@@ -13,7 +13,6 @@ import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +37,7 @@ from aladin_index.settings import MAX_FILTER_FIELDS, BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
 from aladin_network.errors import InputError, brief
+from aladin_network.photos.files import printable
 from aladin_network.types import Progress, Target, TokenDtype
 
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
@@ -164,7 +164,7 @@ def write_catalogue(
     progress: Progress,
     settings: BuildSettings,
 ) -> None:
-    """Read a whole source, refusing items that no index could store.
+    """Read a whole source; items that no index could store are skipped.
 
     Args:
         file: File of the new database.
@@ -175,8 +175,8 @@ def write_catalogue(
         settings: Settings with the limits of metadata, and the fields that are indexed for filters.
 
     Raises:
-        InputError: If there is no item, an id is empty or repeated, a value is not JSON text, an
-            item's metadata is over a limit, or too many fields would be indexed.
+        InputError: If there is no item, too many fields would be indexed, or, if the settings are
+            strict, an item cannot be used.
         sqlite3.Error: If the disk is full, or cannot be written.
     """
     progress.start(None, _UNITS[target])
@@ -187,14 +187,13 @@ def write_catalogue(
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.executescript(_SCHEMA)
-        count, every_line = 0, _lines(connection, items, target, settings)
-        while lines := list(islice(every_line, _BATCH)):
-            try:
-                connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", lines)
-            except sqlite3.IntegrityError:
-                raise _repetition(connection, lines, target) from None
-            count += len(lines)
-            progress.advance(len(lines))
+        count, writer = 0, _Writer(connection, target, settings)
+        for item in items:
+            if writer.write(item):
+                count += 1
+                if count % _BATCH == 0:
+                    progress.advance(_BATCH)
+        progress.advance(count % _BATCH)
         if count == 0:
             raise InputError(f"{target}: expected at least one item, got none{_but(connection)}")
         connection.commit()
@@ -202,38 +201,58 @@ def write_catalogue(
         connection.close()
 
 
-# The columns of an item: row, id, path, item.
-_Line = tuple[int, str, str | None, str]
+class _Writer:
+    """Writes items and what is skipped."""
 
+    def __init__(
+        self, connection: sqlite3.Connection, target: Target, settings: BuildSettings
+    ) -> None:
+        self._connection = connection
+        self._target: Target = target
+        self._settings = settings
+        self._fields: set[str] = set()
+        self._row = self._seen = 0
 
-def _lines(
-    connection: sqlite3.Connection,
-    items: Iterable[SourceItem | SkippedItem],
-    target: Target,
-    settings: BuildSettings,
-) -> Iterator[_Line]:
-    """Yield the lines of the items; skipped items are written at once."""
-    fields: set[str] = set()
-    row = -1
-    for item in items:
-        if isinstance(item, SkippedItem):
-            statement = "INSERT INTO left_out (row, id, reason) VALUES (?, ?, ?)"
-            connection.execute(statement, (row + 1, *item))
-            continue
-        row += 1
-        if not item.id:
-            raise InputError(f"{target}: item {row + 1} has an empty id")
-        check_item(item, target, settings.metadata)
+    def write(self, item: SourceItem | SkippedItem) -> bool:
+        """Write an item; return whether it can be used."""
+        if not isinstance(item, SkippedItem):
+            self._seen += 1
+            reason = self._insert(item)
+            if reason is None:
+                self._row += 1
+                return True
+            item = SkippedItem(printable(item.id) or f"item {self._seen}", reason)
+        if self._settings.strict:
+            raise item.refused()
+        statement = "INSERT INTO left_out (row, id, reason) VALUES (?, ?, ?)"
+        self._connection.execute(statement, (self._row, *item))
+        return False
+
+    def _insert(self, item: SourceItem) -> str | None:
+        """Insert an item, or return why it cannot be."""
+        target, settings = self._target, self._settings
+        try:
+            check_item(item, target, settings.metadata)
+        except InputError as error:
+            return str(error)
+        path = str(item.path) if isinstance(item, ImageItem) else None
+        line = (self._row, item.id, path, item_json(item))
+        statement = "INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?)"
+        if not self._connection.execute(statement, line).rowcount:
+            find = "SELECT row, item FROM items WHERE id = ?"
+            row, known = self._connection.execute(find, (item.id,)).fetchone()
+            first = place_of(item_from_json(known, target), row)
+            again = place_of(item, self._seen - 1)
+            return f"{target}: id {brief(item.id)} repeats, {again} after {first}"
         if settings.filter_fields is None:
-            fields.update(item.metadata)
-            if len(fields) > MAX_FILTER_FIELDS:
+            self._fields.update(item.metadata)
+            if len(self._fields) > MAX_FILTER_FIELDS:
                 raise InputError(
                     f"{target}: expected at most {MAX_FILTER_FIELDS} distinct metadata fields, "
                     f"got more by item {brief(item.id)}; `aladin index build --filter-fields` "
                     "names those to filter by"
                 )
-        path = str(item.path) if isinstance(item, ImageItem) else None
-        yield row, item.id, path, item_json(item)
+        return None
 
 
 def _but(connection: sqlite3.Connection) -> str:
@@ -244,19 +263,6 @@ def _but(connection: sqlite3.Connection) -> str:
     first = "SELECT id, reason FROM left_out ORDER BY number LIMIT 1"
     item_id, reason = connection.execute(first).fetchone()
     return f"; {count} skipped, e.g. {brief(item_id)}: {reason}"
-
-
-def _repetition(connection: sqlite3.Connection, lines: list[_Line], target: Target) -> InputError:
-    """Find the id for which some lines were rejected; the lines before it are inserted."""
-    for row, item_id, _, line in lines:
-        statement = "SELECT row, item FROM items WHERE id = ?"
-        found = connection.execute(statement, (item_id,)).fetchone()
-        if found is not None and found[0] != row:
-            again, first = (
-                place_of(item_from_json(line, target), row) for row, line in ((row, line), found)
-            )
-            return InputError(f"{target}: id {brief(item_id)} repeats, {again} after {first}")
-    raise AssertionError("the database rejected lines without a repeated id")
 
 
 def collection_source(

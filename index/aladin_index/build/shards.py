@@ -20,7 +20,7 @@ on from their files:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
@@ -295,10 +295,18 @@ class LocalEncoding:
         batches = _batches(work.shards.values(), work.items, settings.batch_size)
         # One stream for all shards: its threads encode the next one while this one is written.
         encoded = encoded_batches(encoder, batches, settings.readers, seconds, progress)
-        with closing(encoded) as stream:
+        with closing(encoded), closing(_checked(encoded, settings)) as stream:
             for folder, rows in work.shards.items():
                 of_this = islice(stream, ceil(len(rows) / settings.batch_size))
                 write_shard(folder, work.form, of_this, seconds)
+
+
+def _checked(batches: Iterable[EncodedItems], settings: BuildSettings) -> Generator[EncodedItems]:
+    """Pass batches on; where the settings are strict, refuse the first item of no use."""
+    for batch in batches:
+        if settings.strict and batch.left_out:
+            raise batch.left_out[0].refused()
+        yield batch
 
 
 def _batches(

@@ -39,6 +39,7 @@ from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError, brief
 from aladin_network.inference import Network
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
+from aladin_network.photos.files import printable
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, OnDuplicate, Progress, Target
 
@@ -54,6 +55,7 @@ class AddSettings:
         limits: Limits of a photo's size.
         metadata: Limits of an item's metadata.
         exif: Whether the metadata in photos are read.
+        strict: Whether the first item that cannot be used ends the job.
     """
 
     on_duplicate: OnDuplicate = "error"
@@ -62,6 +64,7 @@ class AddSettings:
     limits: ImageLimits = DEFAULT_LIMITS
     metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
     exif: bool = True
+    strict: bool = False
 
 
 @dataclass(kw_only=True)
@@ -79,6 +82,12 @@ class AddCounts:
     replaced: int = 0
     skipped: int = 0
     left_out: list[SkippedItem] = field(default_factory=list[SkippedItem])
+
+    def leave_out(self, item: SkippedItem, settings: AddSettings) -> None:
+        """Count an item that could not be used, or raise the error about it."""
+        if settings.strict:
+            raise item.refused()
+        self.left_out.append(item)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,31 +210,21 @@ def check_new(
     writer: ItemWriter,
     target: Target,
     items: Iterable[SourceItem | SkippedItem],
-    metadata: MetadataLimits = DEFAULT_METADATA_LIMITS,
+    settings: AddSettings,
 ) -> None:
-    """Reject all items if one of them cannot be added, before the first is added.
+    """Reject all items if one of them exists already, before the first is added.
 
     Args:
         writer: Writer of the index.
         target: Collection to add to.
-        items: Items, read to their end; only their ids are kept. Items that the source skipped are
-            ignored.
-        metadata: Limits of an item's metadata.
+        items: Items, read to their end; only their ids are kept.
+        settings: Options of adding.
 
     Raises:
-        DuplicateItemError: If an id is in the index already, or occurs twice.
-        InputError: If there is an item that no index could hold, or whose metadata exceeds a limit.
+        DuplicateItemError: If an id is in the index already.
+        InputError: If an item cannot be used, and the settings are strict.
     """
-    seen: dict[str, int] = {}
-    for batch in batched((item for item in items if not isinstance(item, SkippedItem)), 1000):
-        for item in batch:
-            check_item(item, target, metadata)
-            if item.id in seen:
-                again, first = place_of(item, len(seen)), seen[item.id] + 1
-                raise InputError(
-                    f"{target}: id {brief(item.id)} repeats, {again} after item {first}"
-                )
-            seen[item.id] = len(seen)
+    for batch in batched(_usable(items, target, settings, AddCounts()), 1000):
         known = writer.known(target, [item.id for item in batch])
         if known:
             raise DuplicateItemError(target, min(known))
@@ -256,8 +255,8 @@ def add_items(
 
     Raises:
         DuplicateItemError: If an id exists already, and that is an error; earlier batches stay.
-        InputError: If the network and `regions` do not go together, there is an item that no index
-            could hold, or metadata exceeds a limit; earlier batches stay.
+        InputError: If the network and `regions` do not go together, or an item cannot be used, and
+            the settings are strict; earlier batches stay.
         SearchIndexError: If the index has no such collection, or cannot be written.
     """
     progress = progress or NullProgress()
@@ -271,7 +270,8 @@ def add_items(
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
     for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
         usable = batch.usable
-        counts.left_out += batch.left_out
+        for each in batch.left_out:
+            counts.leave_out(each, settings)
         if batch.encoding is not None:
             with seconds.measure("write"):
                 added = [sources[each.row] for each in usable]
@@ -329,9 +329,8 @@ def _numbered(
 ) -> Iterator[list[NumberedItem]]:
     """Number the items, and skip those that need not be encoded."""
     number = 0
-    for batch in batched(_usable(items, counts, progress), settings.batch_size):
-        for item in batch:
-            check_item(item, target, settings.metadata)
+    usable = _usable(items, target, settings, counts, progress)
+    for batch in batched(usable, settings.batch_size):
         if settings.on_duplicate != "replace":
             known = writer.known(target, [item.id for item in batch])
             if known and settings.on_duplicate == "error":
@@ -347,12 +346,33 @@ def _numbered(
 
 
 def _usable(
-    items: Iterable[SourceItem | SkippedItem], counts: AddCounts, progress: Progress
+    items: Iterable[SourceItem | SkippedItem],
+    target: Target,
+    settings: AddSettings,
+    counts: AddCounts,
+    progress: Progress | None = None,
 ) -> Iterator[SourceItem]:
-    """Pass the items on; those skipped by the source are counted."""
+    """Pass on the items that an index could hold; the others are counted."""
+    seen: dict[str, int] = {}
     for item in items:
         if isinstance(item, SkippedItem):
-            counts.left_out.append(item)
-            progress.advance()
+            skipped = item
         else:
-            yield item
+            try:
+                check_item(item, target, settings.metadata)
+                # With the other ways of `on_duplicate`, an id that comes twice is no fault.
+                if settings.on_duplicate == "error" and item.id in seen:
+                    again, first = place_of(item, len(seen)), seen[item.id] + 1
+                    raise InputError(
+                        f"{target}: id {brief(item.id)} repeats, {again} after item {first}"
+                    )
+            except InputError as error:
+                skipped = SkippedItem(printable(item.id), str(error))
+            else:
+                if settings.on_duplicate == "error":
+                    seen[item.id] = len(seen)
+                yield item
+                continue
+        counts.leave_out(skipped, settings)
+        if progress is not None:
+            progress.advance()

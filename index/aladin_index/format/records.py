@@ -35,6 +35,7 @@ from aladin_network.errors import (
     IndexCorruptError,
     IndexMismatchError,
     IndexWriteError,
+    InputError,
 )
 from aladin_network.files import write_json
 
@@ -54,6 +55,10 @@ class SkippedItem(NamedTuple):
 
     id: str
     reason: str
+
+    def refused(self) -> InputError:
+        """Return the error where the first item that cannot be used ends a job."""
+        return InputError(f"{self.id}: {self.reason}")
 
 
 def read_skipped(folder: Path) -> list[SkippedItem]:

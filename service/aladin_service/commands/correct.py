@@ -14,6 +14,7 @@ from aladin_service.commands.options import (
     JsonOption,
     RegionLabelsOption,
     RegionsOption,
+    StrictOption,
     chosen_split,
     opened_regions,
 )
@@ -35,6 +36,7 @@ def correct(
     split: TrainSplitOption = "train",
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fit the hubness correction of a network.
@@ -51,9 +53,10 @@ def correct(
     from aladin_service.measure.correct import correct_system
     from aladin_service.reports.correction_report import correction_data, correction_lines
     from aladin_service.reports.tables import MetricsRow, metrics_table, print_table
+    from aladin_training.data.records import strict_data
 
     store = opened_regions(regions, region_labels)
-    with stderr_progress() as progress:
+    with strict_data(strict), stderr_progress() as progress:
         report = correct_system(checkpoint, data, chosen_split(split), progress, store)
     if as_json:
         typer.echo(json.dumps(correction_data(report), indent=2))

@@ -17,6 +17,7 @@ from aladin_service.commands.options import (
     RegionLabelsOption,
     RegionsOption,
     SplitOption,
+    StrictOption,
     chosen_split,
     opened_regions,
 )
@@ -96,6 +97,7 @@ def evaluate(
     ensemble: EnsembleOption = None,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how well captions find photos, and photos captions.
@@ -123,6 +125,7 @@ def evaluate(
     )
     from aladin_service.reports.tables import print_table
     from aladin_training.comparison.data_sets import data_set_name
+    from aladin_training.data.records import strict_data
 
     numbers = _curve_numbers(curve, curve_candidates, index)
     if trec is None and trec_depth is not None:
@@ -132,7 +135,7 @@ def evaluate(
     chosen = chosen_split(split)
     store = opened_regions(regions, region_labels)
     files = None if trec is None else TrecFiles(trec, trec_depth or DEFAULT_DEPTH)
-    with stderr_progress() as progress:
+    with strict_data(strict), stderr_progress() as progress:
         evaluation = evaluate_system(
             model_folder(checkpoint),
             data,
@@ -234,6 +237,7 @@ def calibrate(
     false_alarms: FalseAlarmsOption = 0.05,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
+    strict: StrictOption = False,
     as_json: JsonOption = False,
     plot: ReliabilityPlotOption = None,
 ) -> None:
@@ -260,6 +264,7 @@ def calibrate(
     )
     from aladin_service.reports.index_plot import check_plot
     from aladin_service.reports.tables import print_table
+    from aladin_training.data.records import strict_data
 
     options = CalibrateOptions(
         split=chosen_split(split),
@@ -270,7 +275,7 @@ def calibrate(
     if plot is not None:
         check_plot(plot)
     store = opened_regions(regions, region_labels)
-    with stderr_progress() as progress:
+    with strict_data(strict), stderr_progress() as progress:
         report = calibrate_system(checkpoint, data, options, index, progress, store)
     if plot is not None:
         draw_reliability(plot, report.calibration)

@@ -328,8 +328,15 @@ MaxMetadataOption = Annotated[
         "--max-metadata",
         metavar="SIZE",
         parser=parse_bytes,
-        help="Maximum size of an item's metadata, written as JSON. The command refuses a larger "
-        "one, and names the item. [default: 64KiB]",
+        help="Maximum size of an item's metadata, written as JSON. An item with a larger one is "
+        "skipped. [default: 64KiB]",
+    ),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Stop at the first photo, text or line that cannot be used, instead of skipping it.",
     ),
 ]
 

@@ -19,6 +19,7 @@ from aladin_service.commands.options import (
     RegionLabelsOption,
     RegionsOption,
     SplitOption,
+    StrictOption,
     chosen_split,
     opened_regions,
 )
@@ -74,6 +75,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the interrupted run in --out.")
     ] = False,
+    strict: StrictOption = False,
     list_recipes: ListOption = False,  # noqa: ARG001  its callback lists them
 ) -> None:
     """Train a network from a recipe.
@@ -91,11 +93,16 @@ def train(
     path = find_recipe(recipe)
     check_folder_writable(out)
     from aladin_training.config.recipe import load_recipe
+    from aladin_training.data.records import strict_data
     from aladin_training.parallel.distributed import distributed_job, is_main_process
     from aladin_training.stages.run import run_recipe
 
     try:
-        with distributed_job(), stderr_progress() if is_main_process() else silence() as progress:
+        with (
+            strict_data(strict),
+            distributed_job(),
+            stderr_progress() if is_main_process() else silence() as progress,
+        ):
             chosen = with_start_folder(load_recipe(path, overrides or []))
             result = run_recipe(chosen, out, resume=resume, progress=progress)
             reports = is_main_process()
@@ -140,6 +147,7 @@ def mine(
     ] = Path(FEATURE_CACHE),
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
+    strict: StrictOption = False,
 ) -> None:
     """Find the hardest negatives of all photos and captions.
 
@@ -149,11 +157,12 @@ def mine(
     mined from other data, by another network or with other settings is never replaced.
     """
     from aladin_network.files import check_writable
+    from aladin_training.data.records import strict_data
     from aladin_training.mining.miner import mine_file
 
     check_writable("--out", out)
     store = opened_regions(regions, region_labels)
-    with stderr_progress() as progress:
+    with strict_data(strict), stderr_progress() as progress:
         mine_file(
             checkpoint,
             data,
@@ -260,6 +269,7 @@ def compare(
     correct: CorrectOption = False,
     report_only: ReportOnlyOption = False,
     no_step_times: NoStepTimesOption = False,
+    strict: StrictOption = False,
 ) -> None:
     """Train recipes with several seeds and report the gain of each.
 
@@ -281,6 +291,7 @@ def compare(
     )
     from aladin_training.comparison.grid import parse_followers, parse_grid
     from aladin_training.comparison.plan import load_plan
+    from aladin_training.data.records import strict_data
 
     check_folder_writable(out)
     changes, grids = overrides or [], parse_grid(grid or [])
@@ -292,7 +303,7 @@ def compare(
         load_plan(recipes, seeds, folder, split, baseline, set_, grids, select, folds, followers)
         for folder, set_ in zip(folders, settings or [changes], strict=True)
     ]
-    with stderr_progress() as progress:
+    with strict_data(strict), stderr_progress() as progress:
         if SCENES in (data or []) and not report_only:
             draw_scenes(out, progress)
         report, failures = compare_on_each(

@@ -47,6 +47,7 @@ from aladin_service.measure.unmatched_queries import (
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 from aladin_training.data.selection import read_split
+from aladin_training.evaluation import usable_records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +207,7 @@ class _Source(NamedTuple):
         """Encode a split."""
         return encode_split(
             self.checkpoint.model,
-            records,
+            usable_records(records, self.progress, self.regions),
             self.progress,
             self.regions,
             self.right_answers,

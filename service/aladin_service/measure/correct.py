@@ -11,9 +11,9 @@ from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.scoring.correction_fit import corrected_ranks
 from aladin_network.scoring.metrics import RetrievalMetrics, summarize
 from aladin_network.types import Progress
-from aladin_training.correction import correction_records, fit_to_records
+from aladin_training.correction import CorrectionRecords, correction_records, fit_to_records
 from aladin_training.data.regions import RegionStore
-from aladin_training.evaluation import encode_records, evaluate_scores
+from aladin_training.evaluation import encode_records, evaluate_scores, usable_records
 
 
 class CorrectReport(NamedTuple):
@@ -62,6 +62,11 @@ def correct_system(
     checkpoint = load_checkpoint(checkpoint_folder)
     recipe = checkpoint.provenance.recipe
     records = correction_records(data, split, recipe, require_photos=regions is None)
+    records = CorrectionRecords(
+        usable_records(records.bank, progress, regions),
+        usable_records(records.chosen_on, progress, regions),
+        records.selection,
+    )
     fitted = fit_to_records(
         checkpoint,
         data,

@@ -36,7 +36,7 @@ from aladin_service.settings import engine_options
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 from aladin_training.data.selection import read_split
-from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint
+from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint, usable_records
 
 
 def evaluate_served(
@@ -177,6 +177,7 @@ def evaluate_system(
         require_captions=False,
         require_photos=regions is None,
     )
+    records = usable_records(records, progress, regions)
     if folds > len(records):
         raise InputError(
             f"folds: expected at most {len(records)}, the number of photos, got {folds}"

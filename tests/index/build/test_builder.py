@@ -154,14 +154,14 @@ def test_what_can_be_refused_is_refused_before_any_work(
     out = tmp_path / "index"
     with pytest.raises(InputError, match="got neither"):
         build_index(tiny_checkpoint, out, None, None)
-    with pytest.raises(
-        InputError, match=rf"id 'text 0' repeats, item {len(texts) + 1} after item 1"
-    ):
-        build_index(tiny_checkpoint, out, None, [*texts, texts[0]])
+    strict = BuildSettings(strict=True)
+    repeats = rf"id 'text 0' repeats, item {len(texts) + 1} after item 1"
+    with pytest.raises(InputError, match=repeats):
+        build_index(tiny_checkpoint, out, None, [*texts, texts[0]], strict)
     twice = [ImageItem(id="77", uri=f"post_{n}.jpg", path=tmp_path / f"{n}.jpg") for n in range(2)]
     both = r"id '77' repeats, item 2 \('post_1.jpg'\) after item 1 \('post_0.jpg'\)"
     with pytest.raises(InputError, match=both):
-        build_index(tiny_checkpoint, out, twice, None)
+        build_index(tiny_checkpoint, out, twice, None, strict)
     with pytest.raises(ConfigError, match="'IVF64,Flat' needs at least 64 vectors"):
         build_index(tiny_checkpoint, out, None, texts, BuildSettings(ann="IVF64,Flat"))
     with pytest.raises(CheckpointError, match="not a checkpoint"):

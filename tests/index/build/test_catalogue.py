@@ -64,7 +64,7 @@ def test_a_source_is_read_a_few_items_at_a_time(tmp_path: Path) -> None:
     [
         ([], "texts: expected at least one item"),
         ([text("a"), text("b"), text("a")], "id 'a' repeats, item 3 after item 1"),
-        ([text("a"), text("")], "item 2 has an empty id"),
+        ([text("a"), text("")], "item 2: texts: expected an id, got an empty text"),
         ([text("a", metadata={"x": float("nan")})], "item 'a' cannot be stored"),
         ([text("a", metadata={"x": object()})], "item 'a' cannot be stored"),
         ([text("a", metadata={"x": "\ud800"})], "item 'a' cannot be stored"),
@@ -74,17 +74,28 @@ def test_items_that_no_index_could_hold_are_refused(
     tmp_path: Path, items: list[TextItem], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        catalogue(tmp_path, items)
+        catalogue(tmp_path, items, settings=BuildSettings(strict=True))
+
+
+def test_items_that_no_index_could_hold_are_left_out_where_they_stand(tmp_path: Path) -> None:
+    items = [text("a"), text(""), text("b"), text("a"), text("c\n"), text("d", metadata={"x": {1}})]
+    found = catalogue(tmp_path, [*items, text("e")])
+    assert [item.id for item in found.items(range(3))] == ["a", "b", "e"]
+    assert found.left_out(range(1)) == []
+    left_out = found.left_out(range(3))
+    assert [each.id for each in left_out] == ["item 2", "a", "c\\n", "d"]
+    assert left_out[1].reason == "texts: id 'a' repeats, item 4 after item 1"
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (7, 999), (999, 1000), (3, 2345)])
 def test_a_repeated_id_is_named_with_both_places(tmp_path: Path, first: int, second: int) -> None:
     ids = [str(row) for row in range(3000)]
     ids[first] = ids[second] = "twice"
-    with pytest.raises(
-        InputError, match=f"'twice' repeats, item {second + 1} after item {first + 1}$"
-    ):
-        catalogue(tmp_path, map(text, ids))
+    found = catalogue(tmp_path, map(text, ids))
+    assert found.count == 2999
+    (left_out,) = found.left_out(range(2999))
+    assert left_out.id == "twice"
+    assert left_out.reason.endswith(f"repeats, item {second + 1} after item {first + 1}")
 
 
 def test_the_fingerprint_is_of_what_was_said_and_of_the_files(tmp_path: Path) -> None:
@@ -121,7 +132,8 @@ def test_the_fingerprint_is_of_what_was_said_and_of_the_files(tmp_path: Path) ->
 
 def test_metadata_over_a_limit_is_refused_while_items_are_listed(tmp_path: Path) -> None:
     items = [text("a"), text("b", metadata={"notes": "x" * 100})]
-    settings = BuildSettings(metadata=MetadataLimits(max_bytes=111))
+    limits = MetadataLimits(max_bytes=111)
+    settings = BuildSettings(metadata=limits, strict=True)
     with pytest.raises(InputError, match="texts: item 'b': metadata: expected at most 111 bytes"):
         catalogue(tmp_path, items, settings=settings)
     catalogue(tmp_path, items).close()

@@ -158,12 +158,19 @@ def test_photos_that_cannot_be_used_are_left_out(
 def test_all_ids_are_looked_at_before_the_first_is_added(
     half: SearchIndex, writer: ChangesWriter, images: list[ImageItem]
 ) -> None:
-    check_new(writer, "images", images[12:])
+    check_new(writer, "images", images[12:], AddSettings())
     with pytest.raises(DuplicateItemError, match="'photo 11'"):
-        check_new(writer, "images", images[11:])
+        check_new(writer, "images", images[11:], AddSettings())
+    twice = [images[12], images[12]]
     with pytest.raises(InputError, match=r"id 'photo 12' repeats, item 2 \('.*'\) after item 1$"):
-        check_new(writer, "images", [images[12], images[12]])
+        check_new(writer, "images", twice, AddSettings(strict=True))
     assert half.side("images").changes is None
+    check_new(writer, "images", twice, AddSettings())
+    counts = add_items(writer, half.checkpoint.model, "images", twice, AddSettings(batch_size=1))
+    assert counts.added == 1
+    (left_out,) = counts.left_out
+    assert left_out.id == "photo 12"
+    assert "id 'photo 12' repeats, item 2" in left_out.reason
 
 
 @pytest.mark.parametrize(
@@ -193,12 +200,12 @@ def test_large_metadata_is_refused_before_anything_is_added(
 ) -> None:
     large = replace(images[14], metadata={"notes": "x" * 100})
     limits = MetadataLimits(max_bytes=99)
-    with pytest.raises(InputError, match=f"images: item {large.id!r}: metadata: expected at most"):
-        check_new(writer, "images", [images[13], large], limits)
-    settings = AddSettings(batch_size=2, metadata=limits)
+    strict = AddSettings(batch_size=2, metadata=limits, strict=True)
     model = half.checkpoint.model
     with pytest.raises(InputError, match=f"images: item {large.id!r}: metadata: expected at most"):
-        add_items(writer, model, "images", [images[13], large], settings)
+        check_new(writer, "images", [images[13], large], strict)
+    with pytest.raises(InputError, match=f"images: item {large.id!r}: metadata: expected at most"):
+        add_items(writer, model, "images", [images[13], large], strict)
     assert not writer.known("images", [images[13].id, large.id])
     longer = AddSettings(metadata=MetadataLimits(max_bytes=113))
     assert add_items(writer, model, "images", [large], longer).added == 1

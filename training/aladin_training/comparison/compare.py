@@ -44,6 +44,7 @@ from aladin_training.comparison.step_time import (
     save_step_times,
 )
 from aladin_training.comparison.summary import Comparison, summarize_plan
+from aladin_training.data.records import is_strict, strict_data
 from aladin_training.stages.run import run_recipe
 from aladin_training.stages.set_memory import SetMemory
 from aladin_training.stages.sources import stage_history
@@ -219,12 +220,14 @@ class RunPerformer:
         shared: Folder of the stages that runs share.
         correct: Whether to fit and evaluate hubness corrections.
         memory: Data sets that this process has read; empty in a new process.
+        strict: Whether the first element that cannot be used ends a run, see `strict_data`.
     """
 
     split: str
     shared: Path
     correct: bool
     memory: SetMemory = field(default_factory=SetMemory)
+    strict: bool = field(default_factory=is_strict)
 
     def __call__(self, run: PlannedRun, progress: Progress) -> None:
         """Train a run as far as it is not trained yet, and evaluate it.
@@ -236,6 +239,10 @@ class RunPerformer:
         Raises:
             AladinError: If the recipe, its data or its training fails.
         """
+        with strict_data(self.strict):
+            self._perform(run, progress)
+
+    def _perform(self, run: PlannedRun, progress: Progress) -> None:
         if not is_trained(run):
             evaluated_records(run, self.split, self.memory)  # a missing split costs no training
             run_recipe(

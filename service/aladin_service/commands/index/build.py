@@ -52,6 +52,7 @@ from aladin_service.commands.options import (
     RayWorkersOption,
     RegionLabelsOption,
     RegionsOption,
+    StrictOption,
     check_ray_options,
     detector_for,
     metadata_limits,
@@ -97,6 +98,7 @@ def build(
     device: BuildDeviceOption = "cpu",
     resume: ResumeOption = False,
     replace: ReplaceOption = False,
+    strict: StrictOption = False,
     ray: RayOption = None,
     ray_workers: RayWorkersOption = None,
     ray_cpus: RayCpusOption = None,
@@ -106,8 +108,9 @@ def build(
     In: --model, and --images, --texts or both. Out: in the folder --out, a new generation of the
     index, live once it is complete, with a copy of the model; its contents are printed on stdout.
     It holds these items alone: additions to an earlier generation stay with that one. Skipped and
-    named on stderr: photos that cannot be used, files that look like photos in an unknown format,
-    broken links, and links to folders, which are not followed. Counted there in one line: files of
+    named on stderr, three of a kind: photos, texts and lines that cannot be used, files that look
+    like photos in an unknown format, broken links, and links to folders, which are not followed;
+    --strict ends at the first of them. Counted there in one line: files of
     a folder that are no photos, and what is skipped in it as hidden or by --exclude.
 
     Whoever may search the index can see its photos. A source from elsewhere may name any picture
@@ -147,6 +150,7 @@ def build(
         metadata=metadata_limits(max_metadata),
         exif=exif,
         resume=resume,
+        strict=strict,
     )
     check_output(out, libraries_folder(), replace=replace or resume)
     checkpoint = _named_model(model, sources)

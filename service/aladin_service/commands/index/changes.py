@@ -25,6 +25,7 @@ from aladin_service.commands.options import (
     PhotosRootOption,
     RegionLabelsOption,
     RegionsOption,
+    StrictOption,
     detector_for,
     metadata_limits,
     opened_regions,
@@ -62,6 +63,7 @@ def add(
     region_labels: RegionLabelsOption = None,
     detector: DetectorOption = None,
     max_metadata: MaxMetadataOption = None,
+    strict: StrictOption = False,
     on_duplicate: Annotated[
         OnDuplicate,
         typer.Option(
@@ -75,7 +77,7 @@ def add(
 
     In: INDEX, whose model encodes them, and --images, --texts or both. Out: every search that
     starts later finds the items, in running services too; their number is printed on stdout.
-    Photos that cannot be used are skipped and named on stderr, as with `index build`.
+    What cannot be used is skipped and named on stderr, as with `index build`.
 
     Items are encoded in batches of 64. Each batch is applied atomically and is on disk before the
     next one starts: a kill loses at most the current batch, as a whole. To continue, run the
@@ -86,6 +88,7 @@ def add(
     from aladin_index.open import live_model, open_writer
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
+    from aladin_network.photos.skipped import skipped_lines
     from aladin_service.settings import engine_options
 
     if not images and not texts:
@@ -97,22 +100,25 @@ def add(
     if images and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
     source = _NewItems(images, texts, split, photos_root, exclude, store, finder)
-    limits = metadata_limits(max_metadata)
     settings = AddSettings(
-        on_duplicate=on_duplicate, limits=image_limits(max_pixels), metadata=limits, exif=exif
+        on_duplicate=on_duplicate,
+        limits=image_limits(max_pixels),
+        metadata=metadata_limits(max_metadata),
+        exif=exif,
+        strict=strict,
     )
     with closing(open_writer(index, checkpoint.model_id, engine=engine)) as writer:
         if on_duplicate == "error":
             for target in source.targets:
-                check_new(writer, target, source.read(target, report=False), limits)
+                check_new(writer, target, source.read(target, report=False), settings)
         for target in source.targets:
             items, regions_of = source.read(target), source.regions
             with stderr_progress() as progress:
                 counts = add_items(
                     writer, checkpoint.model, target, items, settings, progress, regions_of
                 )
-            for item_id, reason in counts.left_out:
-                typer.echo(f"skipped {item_id}: {reason}", err=True)
+            for line in skipped_lines(counts.left_out):
+                typer.echo(line, err=True)
             typer.echo(
                 f"{index}: {target}: {counts.added} added, {counts.replaced} replaced, "
                 f"{counts.skipped} already there, {len(counts.left_out)} skipped"

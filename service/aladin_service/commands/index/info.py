@@ -122,10 +122,11 @@ def print_generation(
         more: Text for the end of the line.
     """
     from aladin_index.generations.info import describe
+    from aladin_network.photos.skipped import skipped_lines
     from aladin_service.reports.index_facts import recall_warnings, taken_over_line
 
-    for item_id, reason in left_out:
-        typer.echo(f"skipped {item_id}: {reason}", err=True)
+    for line in skipped_lines(left_out):
+        typer.echo(line, err=True)
     info = describe(index)
     for warning in recall_warnings(info):
         typer.echo(f"warning: {warning}", err=True)
