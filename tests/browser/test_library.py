@@ -329,8 +329,8 @@ def test_what_is_left_out_is_counted_and_told_on_click(
         left_out.locator("summary").click()
         expect(left_out.locator("li")).to_have_text(
             [
-                re.compile(r"16 files: HEIC needs a package IMG_0\.HEIC, IMG_1\.HEIC"),
-                "1 file: damaged trip/a.jpg",
+                re.compile(r"16 files: HEIC needs a package \(IMG_0\.HEIC, IMG_1\.HEIC"),
+                "1 file: damaged (trip/a.jpg)",
                 "Not photos: 8 videos",
             ]
         )

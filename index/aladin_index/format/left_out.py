@@ -57,7 +57,7 @@ class LeftOutGroup(NamedTuple):
     """
 
     reason: str
-    count: int
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
     names: list[str]
 
 

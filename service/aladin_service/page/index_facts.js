@@ -29,7 +29,7 @@ function showLeftOut({ left_out: leftOut, untrained }) {
   const lines = (leftOut?.reasons ?? []).map(({ reason, count, names }) => {
     const more = count > names.length ? ", …" : "";
     const line = make("li", {}, `${counted(count, "file")}: ${reason} `);
-    line.append(make("span", { className: "faint" }, `${names.join(", ")}${more}`));
+    line.append(make("span", { className: "faint" }, `(${names.join(", ")}${more})`));
     return line;
   });
   const others = kinds.map(([kind, count]) => `${count} ${kind}`).join(", ");

@@ -66,6 +66,25 @@ async def test_what_was_taken_is_finished_and_nothing_more_is_taken() -> None:
         await asyncio.wait_for(serving, _LONG_S)
 
 
+def test_a_stop_signal_before_the_server_runs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = threading.Event()
+    config = uvicorn.Config(FastAPI(), log_config=None, lifespan="off")
+    server = GracefulServer(config, told.set)
+    run = server.run
+
+    def signalled_first(**options: list[socket.socket]) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        run(**options)
+
+    monkeypatch.setattr(server, "run", signalled_first)
+    late = threading.Timer(_LONG_S, setattr, (server, "should_exit", True))
+    late.start()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server.serve_until_stopped(listener)
+    late.cancel()
+    assert told.is_set()  # as by a signal that comes later
+
+
 @pytest.mark.slow
 def test_a_stop_signal_ends_all_processes_when_all_is_answered(index_folder: Path) -> None:
     settings = {"ALADIN_MAX_WAIT_MS": "60000"}  # nothing is refused for lack of room
