@@ -18,6 +18,7 @@ from typing import Literal
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from aladin_network.checkpoint_files import (
@@ -34,13 +35,14 @@ from aladin_network.checkpoint_files import (
     read_tokenizer,
     reason_of,
 )
-from aladin_network.config import dump_config, with_frozen
+from aladin_network.config import ModelConfig, dump_config, with_frozen
 from aladin_network.encoders.bert_text import BertTextEncoder
 from aladin_network.encoders.clip_text import ClipTextEncoder
 from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
 from aladin_network.encoders.text_only import AbsentImageEncoder
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json
+from aladin_network.hub.limits import stored_shapes
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import Fusion
 
@@ -94,6 +96,7 @@ def check_readable(path: Path) -> None:
 
 # Weights of the image encoder itself, without the layers behind it.
 _IMAGE_ENCODER = "image.encoder."
+_MOST_NAME_CHARS = 200
 _TEXT_ONLY = (BertTextEncoder, ClipTextEncoder)
 
 
@@ -166,19 +169,18 @@ def load_checkpoint(
     config = read_config(folder)
     if frozen:
         config = dataclasses.replace(config, model=with_frozen(config.model, frozen))
-    tokenizer = read_tokenizer(folder)
+    tokenizer, path = read_tokenizer(folder), folder / WEIGHTS
+    shapes = stored_shapes(path)
     try:
-        weights = read_tensors(folder / WEIGHTS)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{folder / WEIGHTS}: cannot be read ({reason_of(error)})") from error
-    try:
-        text_encoder = text_encoder_class(config.model)(config.model.text_encoder, tokenizer)
-        image_encoder_type = image_encoder_class(config.model)
-        image_encoder = image_encoder_type(config.model.image_encoder, text_encoder)
-        model = AladinModel(config.model, image_encoder, text_encoder)
+        # A network of other sizes than the weights' is found out before it takes memory.
+        with torch.device("meta"):
+            _check_shapes(_new_network(config.model, tokenizer), shapes, path)
+        model = _new_network(config.model, tokenizer)
+        model.load_state_dict(read_tensors(path))
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG}: {error}") from error
-    _fill(model, weights, folder / WEIGHTS)
+    except (OSError, SafetensorError, RuntimeError, MemoryError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
     return as_checkpoint(config, model.eval().to(device), read_model_id(folder))
 
 
@@ -210,24 +212,29 @@ def load_text_checkpoint(folder: Path) -> Checkpoint[AladinModel]:
             weights = {name: file.get_tensor(name).float() for name in names}
         image_encoder = AbsentImageEncoder.beside(weights, config.model.image_encoder)
         model = AladinModel(config.model, image_encoder, quick(text, tokenizer))
-        _fill(model, weights, folder / WEIGHTS, assign=True)
+        shapes = {name: tuple(value.shape) for name, value in weights.items()}
+        _check_shapes(model, shapes, folder / WEIGHTS)
+        model.load_state_dict(weights, assign=True)
     except Exception:  # the full loader succeeds or raises a precise error
         return load_checkpoint(folder)
     return as_checkpoint(config, model.eval(), read_model_id(folder))
 
 
-def _fill(
-    model: AladinModel, weights: dict[str, torch.Tensor], path: Path, *, assign: bool = False
-) -> None:
-    expected = model.state_dict()
-    missing, unknown = sorted(expected.keys() - weights), sorted(weights.keys() - expected.keys())
+def _new_network(config: ModelConfig, tokenizer: Tokenizer) -> AladinModel:
+    text_encoder = text_encoder_class(config)(config.text_encoder, tokenizer)
+    image_encoder = image_encoder_class(config)(config.image_encoder, text_encoder)
+    return AladinModel(config, image_encoder, text_encoder)
+
+
+def _check_shapes(model: AladinModel, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    missing, unknown = sorted(expected.keys() - shapes), sorted(shapes.keys() - expected.keys())
     if missing or unknown:
-        raise CheckpointError(f"{path}: missing tensors {missing[:5]}, unknown {unknown[:5]}")
-    for name, value in weights.items():
-        if value.shape != expected[name].shape:
-            shapes = f"expected {tuple(expected[name].shape)}, got {tuple(value.shape)}"
-            raise CheckpointError(f"{path}: tensor {name}: {shapes}")
-    model.load_state_dict(weights, assign=assign)
+        named = [[name[:_MOST_NAME_CHARS] for name in names[:5]] for names in (missing, unknown)]
+        raise CheckpointError(f"{path}: missing tensors {named[0]}, unknown {named[1]}")
+    for name, shape in shapes.items():
+        if shape != expected[name]:
+            raise CheckpointError(f"{path}: tensor {name}: expected {expected[name]}, got {shape}")
 
 
 def _compact(value: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,6 @@ The calibration and the correction belong together (`aladin_network.calibration.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic
@@ -25,8 +24,9 @@ from typing_extensions import TypeVar
 
 from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.files import recover_folder, sha256_of
+from aladin_network.files import read_json, recover_folder, sha256_of
 from aladin_network.heads.trained import alignment_trained as is_alignment_trained
+from aladin_network.hub.limits import check_model_folder
 from aladin_network.inference import Network
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.learned_stage import LearnedStage
@@ -125,9 +125,10 @@ def read_config(folder: Path) -> ConfigFile:
         CheckpointError: If the folder is no checkpoint, or the file cannot be read.
     """
     recover_folder(folder)
+    check_model_folder(folder)
     path = folder / CONFIG
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = read_json(path)
     except FileNotFoundError:
         raise CheckpointError(f"{folder}: not a checkpoint, it has no {CONFIG}") from None
     except (OSError, ValueError) as error:

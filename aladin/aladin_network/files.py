@@ -86,6 +86,28 @@ def write_json(path: Path, data: Any) -> None:
         partial.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is no JSON, or is nested too deeply.
+    """
+    return parse_json(path.read_text(encoding="utf-8"))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON.
+
+    Raises:
+        ValueError: If it is no JSON, or is nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def is_without_locks(error: OSError) -> bool:
     """Return whether a lock failed because the disk has none."""
     return error.errno in _WITHOUT_LOCKS

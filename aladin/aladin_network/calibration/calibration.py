@@ -5,7 +5,6 @@ What a calibration was fitted on is described in `aladin_network.calibration.fit
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -33,7 +32,7 @@ from aladin_network.calibration.sets import PredictionSets
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.files import write_json
+from aladin_network.files import read_json, write_json
 from aladin_network.types import Direction
 
 # Least held-out AUROC of "is there a match at all" at which answers are judged, for the kind of
@@ -305,7 +304,7 @@ def read_calibration(folder: Path, model_id: str) -> Calibration | None:
     """
     path = folder / CALIBRATION
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = read_json(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

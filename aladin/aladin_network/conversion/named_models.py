@@ -9,7 +9,6 @@ name is the name with its revision. Torch is imported only if something has to b
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 import shutil
@@ -20,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from aladin_network.errors import CheckpointError
-from aladin_network.files import atomic_folder, lock_to_write, sha256_of
+from aladin_network.files import atomic_folder, lock_to_write, read_json, sha256_of
+from aladin_network.hub.limits import check_model_folder
 from aladin_network.hub.messages import missing_folder, one_hub_warning
 
 _LOG = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
+        check_model_folder(folder)
         if "model_type" not in _read_config(folder):
             return folder  # a checkpoint, or something that its reader describes
         source = _local(folder)
@@ -105,7 +106,7 @@ def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
 
 def _read_config(folder: Path) -> dict[str, Any]:
     try:
-        data: object = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+        data: object = read_json(folder / _CONFIG)
     except (OSError, ValueError):
         return {}
     return cast(dict[str, Any], data) if isinstance(data, dict) else {}

@@ -21,10 +21,9 @@ from transformers import AutoImageProcessor, AutoModelForObjectDetection
 from aladin_network.config import STRICT
 from aladin_network.detectors.base import options_text, parse_options
 from aladin_network.encoders.transformers_model import (
-    load_failure,
     load_network,
+    loading,
     network_digest,
-    quiet,
 )
 from aladin_network.errors import CheckpointError, ConfigError, InputError
 from aladin_network.photos.regions import GEOMETRY, RegionSet, with_geometry
@@ -83,18 +82,11 @@ class ObjectDetector:
             CheckpointError: If it cannot be loaded, or is not such a detector.
         """
         model = load_network(AutoModelForObjectDetection, source, options.revision, device)
-        try:
-            with quiet(source):
-                # This way of resizing gives the same result with and without torchvision.
-                processor = AutoImageProcessor.from_pretrained(
-                    source,
-                    revision=options.revision,
-                    backend="pil",
-                    trust_remote_code=False,
-                )
-        except (OSError, ValueError) as error:
-            reason = load_failure(error)
-            raise CheckpointError(f"{source}: cannot read its preprocessing ({reason})") from error
+        with loading(source, "read its preprocessing"):
+            # This way of resizing gives the same result with and without torchvision.
+            processor = AutoImageProcessor.from_pretrained(
+                source, revision=options.revision, backend="pil", trust_remote_code=False
+            )
         return cls(model, processor, options)
 
     def detect(self, photo: Image.Image) -> RegionSet:

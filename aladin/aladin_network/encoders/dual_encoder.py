@@ -29,11 +29,9 @@ from transformers.configuration_utils import PretrainedConfig
 
 from aladin_network.encoders.base import Projection
 from aladin_network.encoders.transformers_model import (
-    LOAD_ERRORS,
     build_model,
-    load_failure,
+    loading,
     plain_config,
-    quiet,
     read_weights,
     without_pooler,
 )
@@ -104,14 +102,8 @@ def load_dual_tower(source: str, part: Part) -> DualTower:
         known = ", ".join(DUAL_ENCODERS)
         raise CheckpointError(f"{source}: no dual encoder with a pooling of its own ({known})")
     config = _read_config(source, part)
-    try:
-        with quiet(source):
-            kind = _projected_class(config, part) or AutoModel
-            whole = read_weights(kind, source, config)
-    except LOAD_ERRORS as error:
-        raise CheckpointError(
-            f"{source}: cannot load a {part} encoder ({load_failure(error)})"
-        ) from error
+    with loading(source, f"load a {part} encoder"):
+        whole = read_weights(_projected_class(config, part) or AutoModel, source, config)
     tower = cast(PreTrainedModel, getattr(whole, f"{part}_model"))
     projection = _projection(whole, tower, part)
     return DualTower(_prepared(tower), plain_config(tower.config), projection)
@@ -164,14 +156,9 @@ def padded_length(model: nn.Module) -> int | None:
 
 
 def _read_config(source: str, part: Part) -> PretrainedConfig:
-    try:
-        with quiet(source):
-            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        return cast(PretrainedConfig, config)
-    except LOAD_ERRORS as error:
-        raise CheckpointError(
-            f"{source}: cannot load a {part} encoder ({load_failure(error)})"
-        ) from error
+    with loading(source, f"load a {part} encoder"):
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    return cast(PretrainedConfig, config)
 
 
 def _type_of(model: nn.Module) -> str:

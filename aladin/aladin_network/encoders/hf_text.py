@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -42,9 +41,10 @@ from aladin_network.encoders.transformers_model import (
     build_tower,
     load_failure,
     load_tower,
-    quiet,
+    loading,
 )
 from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.files import read_json
 
 # Families that were trained on lower-cased texts. SigLIP 2 is of the first type, with the tokenizer
 # of a language model that keeps the case: its files do not say that texts are lower-cased.
@@ -78,15 +78,10 @@ def load_tokenizer(source: str) -> PretrainedTokenizer:
         CheckpointError: If there is none, or only one that the tokenizers library does not support:
             a checkpoint contains its tokenizer, and must run without other packages.
     """
-    try:
-        with quiet(source):
-            wrapper = _fast_tokenizer(source)
-            tokenizer = Tokenizer.from_str(wrapper.backend_tokenizer.to_str())
-            _clean_texts(tokenizer, source)
-    except LOAD_ERRORS as error:
-        raise CheckpointError(
-            f"{source}: cannot load a tokenizer ({_first_line(error)})"
-        ) from error
+    with loading(source, "load a tokenizer"):
+        wrapper = _fast_tokenizer(source)
+        tokenizer = Tokenizer.from_str(wrapper.backend_tokenizer.to_str())
+        _clean_texts(tokenizer, source)
     # If its files are missing, transformers creates one that knows special tokens only.
     if tokenizer.get_vocab_size() <= len(wrapper.all_special_ids):
         raise CheckpointError(f"{source}: cannot load a tokenizer (it has no vocabulary)")
@@ -154,7 +149,7 @@ def _settings(source: str, name: str) -> dict[str, Any]:
         _raise_exceptions_for_connection_errors=False,
     )
     try:
-        data: object = json.loads(Path(path).read_text(encoding="utf-8")) if path else None
+        data: object = read_json(Path(path)) if path else None
     except ValueError:
         return {}
     return cast(dict[str, Any], data) if isinstance(data, dict) else {}

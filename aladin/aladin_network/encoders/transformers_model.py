@@ -7,10 +7,14 @@ configuration), and by default asks on standard input whether it may. Every call
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import math
+import pickle
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -20,12 +24,14 @@ from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedModel
 from transformers.configuration_utils import PretrainedConfig
 from transformers.utils import logging
 
-from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.errors import AladinError, CheckpointError, ConfigError
+from aladin_network.hub.limits import check_model_folder, most_parameters, stored_shapes
 from aladin_network.hub.messages import missing_folder, one_hub_warning
 
 # Errors of the library if a model is missing, cannot be read, or needs another package.
 LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
 
+_MOST_CHARS = 300
 # A pair of any two towers; the weights in its files have other names than in the towers.
 _PAIR = "vision-text-dual-encoder"
 
@@ -39,9 +45,16 @@ def load_failure(error: Exception) -> str:
     Returns:
         The exception's text, or, where the model needs code of its own, a statement that such
         code is not run: the library's text recommends an argument that users cannot pass. Where
-        the name is neither a folder nor a possible name of the hub, a statement of that.
+        the name is neither a folder nor a possible name of the hub, a statement of that. Of an
+        error that the library did not foresee, its class and first line.
     """
     text = str(error)
+    if isinstance(error, pickle.UnpicklingError):
+        return "its weights hold more than tensors, and nothing else is read from a pickle"
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is"
+    if not isinstance(error, LOAD_ERRORS):
+        return f"{type(error).__name__}: {text.strip().partition(chr(10))[0][:_MOST_CHARS]}"
     if "trust_remote_code" in text:
         return "it needs Python code of its own repository, and such code is never run"
     if "Repo id must" in text:  # the hub library's own rule
@@ -62,20 +75,14 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
     Raises:
         CheckpointError: If there is no such model, or it cannot be read.
     """
-    try:
-        with quiet(source):
-            whole = AutoConfig.from_pretrained(source, trust_remote_code=False)
-            config = _part_of(whole, part)
-            if whole.model_type == _PAIR:
-                model = cast(
-                    nn.Module, getattr(read_weights(AutoModel, source, whole), f"{part}_model")
-                )
-            else:
-                model = read_weights(_model_class(config), source, config, unused=("pooler.",))
-    except LOAD_ERRORS as error:
-        raise CheckpointError(
-            f"{source}: cannot load a {part} encoder ({load_failure(error)})"
-        ) from error
+    with loading(source, f"load a {part} encoder"):
+        whole = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        config = _part_of(whole, part)
+        if whole.model_type == _PAIR:
+            pair = read_weights(AutoModel, source, whole)
+            model = cast(nn.Module, getattr(pair, f"{part}_model"))
+        else:
+            model = read_weights(_model_class(config), source, config, unused=("pooler.",))
     return without_pooler(model), plain_config(config)
 
 
@@ -98,8 +105,8 @@ def build_model(architecture: dict[str, Any]) -> PreTrainedModel:
         with quiet():
             config = AutoConfig.for_model(values.pop("model_type"), **values)
             return _model_class(config)(config).float()
-    except (KeyError, ValueError, TypeError) as error:
-        raise ConfigError(f"encoder architecture: {error}") from error
+    except Exception as error:  # values that it does not expect may raise anything
+        raise ConfigError(f"encoder architecture: {load_failure(error)}") from error
 
 
 def read_weights(
@@ -114,8 +121,11 @@ def read_weights(
         unused: Name prefixes of the weights that may be missing.
 
     Raises:
-        ValueError: If weights are missing; the library would leave them randomly initialised.
+        ValueError: If weights are missing; the library would leave them randomly initialised. Or if
+            they are not those of this network, which would take memory in vain.
     """
+    if Path(source).is_dir():
+        _compare_sizes(kind, Path(source), config)
     model, report = kind.from_pretrained(
         source,
         config=config,
@@ -127,6 +137,51 @@ def read_weights(
     if missing:
         raise ValueError(f"it lacks {len(missing)} tensors: {', '.join(missing[:3])} ...")
     return model
+
+
+def _compare_sizes(kind: type[Any], folder: Path, config: PretrainedConfig) -> None:
+    """Compare a network with the weights in a folder, before memory is taken for either."""
+    most = most_parameters(folder)
+    if most is None:
+        return
+    with torch.device("meta"):
+        described = copy.deepcopy(config)
+        make = kind.from_config if hasattr(kind, "from_config") else kind
+        network = cast(PreTrainedModel, make(described))
+    own = dict(network.named_parameters())
+    needed = sum(parameter.numel() for parameter in own.values())
+    if needed > most:
+        raise ValueError(
+            f"its configuration describes {needed:,} parameters, its weights have {most:,} bytes"
+        )
+    for path in folder.glob("*.safetensors"):
+        for name, shape in stored_shapes(path).items():
+            ours = own.get(name, own.get(name.removeprefix(f"{network.base_model_prefix}.")))
+            if ours is not None and math.prod(shape) > 2 * ours.numel():
+                raise ValueError(
+                    f"{name[:_MOST_CHARS]}: expected shape {tuple(ours.shape)}, got {shape}"
+                )
+
+
+@contextmanager
+def loading(source: str, what: str) -> Generator[None]:
+    """Load something of a model by the library: silently, within bounds, and with one error.
+
+    Args:
+        source: Local folder or hub name.
+        what: What is done, for the message: "load a tokenizer".
+
+    Raises:
+        CheckpointError: If it fails, however it does: a file made to do harm raises anything.
+    """
+    try:
+        check_model_folder(Path(source))
+        with quiet(source):
+            yield
+    except AladinError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{source}: cannot {what} ({load_failure(error)})") from error
 
 
 @contextmanager
@@ -202,18 +257,15 @@ def load_network(auto_class: Any, source: str, revision: str | None, device: str
         CheckpointError: If there is no such network, it cannot be read, or a required package is
             missing.
     """
-    try:
-        with quiet(source):
+    with loading(source, "load a detector"):
+        try:
             model = auto_class.from_pretrained(
                 source, revision=revision, dtype=torch.float32, trust_remote_code=False
             )
-    except (OSError, ValueError, KeyError) as error:
-        reason = load_failure(error)
-        raise CheckpointError(f"{source}: cannot load a detector ({reason})") from error
-    except ImportError as error:
-        reason = " ".join(str(error).split())
-        hint = "; some hubs have a version of it without timm, e.g. revision=no_timm"
-        raise CheckpointError(f"{source}: cannot load a detector ({reason}{hint})") from error
+        except ImportError as error:
+            reason = " ".join(str(error).split())
+            hint = "; some hubs have a version of it without timm, e.g. revision=no_timm"
+            raise ImportError(f"{reason}{hint}") from error
     return model.to(device).eval()
 
 

@@ -20,8 +20,8 @@ from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders.base import ImageEncoder, Reads, TextEncoder
 from aladin_network.encoders.dual_encoder import load_dual_tower
 from aladin_network.encoders.pixels import Grid
-from aladin_network.encoders.transformers_model import load_failure, load_tower, quiet
-from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.encoders.transformers_model import load_tower, loading
+from aladin_network.errors import ConfigError
 
 
 def read_preprocessing(source: str) -> ImagePreprocessing:
@@ -36,14 +36,10 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
     """
     from transformers import AutoImageProcessor  # building an encoder does not need it
 
-    try:
-        with quiet(source):
-            processor = AutoImageProcessor.from_pretrained(
-                source, backend="pil", trust_remote_code=False
-            )
-    except (OSError, ValueError) as error:
-        reason = load_failure(error)
-        raise CheckpointError(f"{source}: cannot read its preprocessing ({reason})") from error
+    with loading(source, "read its preprocessing"):
+        processor = AutoImageProcessor.from_pretrained(
+            source, backend="pil", trust_remote_code=False
+        )
     if not processor.do_normalize:
         raise ConfigError(f"{source}: unsupported preprocessing (it does not normalise)")
     look: dict[str, Any] = {

@@ -13,7 +13,6 @@ number.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,10 +24,12 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import (
     FileEntry,
     describe_files,
+    read_json,
     recover_folder,
     sha256_of,
     write_json,
 )
+from aladin_network.hub.limits import check_model_folder
 from aladin_network.types import Modality
 
 GRAPHS = "onnx"
@@ -115,9 +116,10 @@ def read_graphs(checkpoint: Path, model_id: str) -> GraphManifest | None:
     recover_folder(folder)
     if not folder.exists():
         return None
+    check_model_folder(folder)
     path = folder / _MANIFEST
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = read_json(path)
         version = data.get("schema_version") if isinstance(data, dict) else None
         if version != SCHEMA_VERSION:
             raise CheckpointError(

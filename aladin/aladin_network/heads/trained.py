@@ -8,10 +8,11 @@ from the recipe in their provenance. This module imports neither torch nor the n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
+
+from aladin_network.files import parse_json
 
 _ALIGNMENT = "alignment"
 # The head reads the tokens of the trunks: one with new weights leaves it untrained, too.
@@ -70,7 +71,7 @@ def useless_on_photos(recipe: str, stage: str) -> str | None:
 
 def _parsed(recipe: str) -> dict[str, Any]:
     try:
-        data: object = json.loads(recipe)
+        data: object = parse_json(recipe)
     except ValueError:
         return {}
     return cast(dict[str, Any], data) if isinstance(data, dict) else {}

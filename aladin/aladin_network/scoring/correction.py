@@ -29,7 +29,7 @@ from safetensors.numpy import save_file
 
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.files import atomic_file
+from aladin_network.files import atomic_file, parse_json
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.token_rows import (
@@ -195,7 +195,7 @@ def load_correction(path: Path) -> HubCorrection:
     """
     try:
         with safe_open(path, "np") as file:
-            data: Any = json.loads((file.metadata() or {})["constants"])
+            data: Any = parse_json((file.metadata() or {})["constants"])
             constants = parse_config(CorrectionConstants, data, str(path))
             banks = [
                 EncodedItems(

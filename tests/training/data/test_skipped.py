@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import socket
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -65,7 +66,9 @@ def test_what_is_no_photo_is_not_named(photos: Path) -> None:
     assert read(photos) == (["good.png"], [])
 
 
-def test_links_that_lead_nowhere_or_to_a_folder(photos: Path) -> None:
+def test_links_that_lead_nowhere_or_to_no_file_are_named_by_what_they_lead_to(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (photos / "sub").mkdir()
     (photos / "a.jpg").symlink_to("gone.jpg")
     (photos / "circle.jpg").symlink_to("circle.jpg")
@@ -73,6 +76,13 @@ def test_links_that_lead_nowhere_or_to_a_folder(photos: Path) -> None:
     (photos / "unmounted").symlink_to("/nowhere/photos")
     (photos / "linked.png").symlink_to("good.png")
     os.mkfifo(photos / "pipe.png")
+    (photos / "piped.jpg").symlink_to("pipe.png")
+    (photos / "zero.jpg").symlink_to("/dev/zero")
+    (photos / "null").symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as listener:
+        monkeypatch.chdir(photos)  # a socket's path has at most 107 bytes
+        listener.bind("socket.tif")
+    (photos / "notes.md").symlink_to("/dev/zero")
     ids, skipped = read(photos)
     assert ids == ["good.png", "linked.png"]
     folder = "a link to a folder, which is not followed; name that folder as a source"
@@ -81,7 +91,11 @@ def test_links_that_lead_nowhere_or_to_a_folder(photos: Path) -> None:
         "circle.jpg": "a broken link",
         "more": folder,
         "unmounted": "a broken link",
-        "pipe.png": "not a regular file",
+        "pipe.png": "a pipe, not a file",
+        "piped.jpg": "a link to a pipe, not a file",
+        "zero.jpg": "a link to a device, not a file",
+        "null": "a link to a device, not a file",
+        "socket.tif": "a socket, not a file",
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -34,6 +35,12 @@ PassedOver = Callable[[Path, str], None]
 # Beginning of the reason for which all that is below a folder is skipped.
 UNREADABLE_FOLDER = "a folder that cannot be read"
 Parsed = TypeVar("Parsed")
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def read_photo(file: Path, folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
@@ -182,15 +189,19 @@ def _no_file(entry: os.DirEntry[str]) -> str | None:
     """Return why an entry that is neither file nor folder is skipped, or None if it is no photo."""
     suffix = Path(entry.name).suffix.lower()
     is_photo = suffix in PHOTO_SUFFIXES or suffix in UNREADABLE_SUFFIXES
-    if not entry.is_symlink():
-        return "not a regular file" if is_photo or is_tar(Path(entry.name)) else None
+    is_expected = is_photo or is_tar(Path(entry.name))
     try:
         if entry.is_dir():
             return "a link to a folder, which is not followed; name that folder as a source"
+        kind = _KINDS.get(stat.S_IFMT(entry.stat().st_mode), "something else")
     except OSError:
-        pass
+        kind = None  # of a link that leads nowhere
+    if not entry.is_symlink():
+        return f"{kind}, not a file" if is_expected and kind else None
     # An entry without a suffix may have been a folder of photos.
-    return "a broken link" if is_photo or not suffix or is_tar(Path(entry.name)) else None
+    if not (is_expected or not suffix):
+        return None
+    return "a broken link" if kind is None else f"a link to {kind}, not a file"
 
 
 def _path_fault(path: Path) -> str | None:

@@ -1,0 +1,236 @@
+"""Model folders made to do harm: each is refused in one line, before it takes time or memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.config import TextEncoderConfig
+from aladin_network.conversion.named_models import named_model
+from aladin_network.conversion.towers import TowersOptions, convert_towers
+from aladin_network.encoders.hf_text import HFTextEncoder
+from aladin_network.encoders.transformers_model import load_tower
+from aladin_network.errors import CheckpointError
+from aladin_network.graphs.files import read_graphs
+from aladin_network.graphs.loading import load_for_inference
+from aladin_network.hub.limits import check_sizes, stored_shapes
+from tests.dual_encoders import save_dual_encoder
+
+Harm = Callable[[Path], None]
+
+# More than any of them takes; the former code had not ended after a minute.
+_SECONDS = 20.0
+
+
+def _config(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    file = folder / "config.json"
+    content = json.loads(file.read_text("utf-8"))
+    change(content)
+    file.write_text(json.dumps(content), "utf-8")
+
+
+def _each(config: Any, name: str, value: int) -> None:
+    """Set a number wherever a configuration has it."""
+    if isinstance(config, dict):
+        for key, below in config.items():
+            if key == name:
+                config[key] = value
+            else:
+                _each(below, name, value)
+
+
+def deep_config(folder: Path) -> None:
+    (folder / "config.json").write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+
+
+def many_layers(folder: Path) -> None:
+    _config(folder, lambda content: _each(content, "num_hidden_layers", 10**6))
+
+
+def wide_layers(folder: Path) -> None:
+    _config(folder, lambda content: _each(content, "hidden_size", 2_000_000))
+
+
+def many_names(folder: Path) -> None:
+    entry = '"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    header = ("{" + ",".join(entry % number for number in range(400_000)) + "}").encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+
+
+def deep_header(folder: Path) -> None:
+    header = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+
+
+def sparse_weights(folder: Path) -> None:
+    """Give every tensor of more than one number 20 GiB, of which the disk has nothing."""
+    path, size = folder / "model.safetensors", 20 * 2**30
+    count = size // 4
+    shapes = stored_shapes(path)
+    content = {
+        name: {"dtype": "F32", "shape": [count], "data_offsets": [size * place, size * (place + 1)]}
+        for place, name in enumerate(shapes)
+    }
+    header = json.dumps(content).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + size * len(shapes))
+
+
+def endless_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to("/dev/zero")
+
+
+def config_as_a_pipe(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+
+
+class _Runs:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("false",)
+
+
+def pickled_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    content = {"weight": _Runs(), "as large as the weights": bytes(500_000)}
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(content, protocol=2))
+
+
+HARM: list[Harm] = [
+    deep_config,
+    many_layers,
+    wide_layers,
+    many_names,
+    deep_header,
+    sparse_weights,
+    endless_weights,
+    config_as_a_pipe,
+]
+
+
+@pytest.fixture(scope="module")
+def of_transformers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "clip"
+    save_dual_encoder("clip", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_this_project(of_transformers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint") / "converted"
+    convert_towers(str(of_transformers), folder, TowersOptions())
+    return folder
+
+
+def refusal(load: Callable[[], object]) -> str:
+    """Return the message of a CheckpointError, which has to come in time."""
+    found: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            load()
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_SECONDS)
+    assert not thread.is_alive(), "no end"
+    assert found, "nothing was refused"
+    message = str(found[0])
+    assert isinstance(found[0], CheckpointError), repr(found[0])[:500]
+    assert "\n" not in message
+    assert len(message) < 1000
+    assert "weights_only" not in message
+    return message
+
+
+@pytest.mark.parametrize("harm", [*HARM, pickled_weights], ids=lambda harm: harm.__name__)
+def test_a_folder_of_transformers_is_refused_at_every_door(
+    harm: Harm, of_transformers: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(of_transformers, folder)
+    harm(folder)
+    doors: list[Callable[[], object]] = [
+        lambda: named_model(str(folder), lambda: tmp_path / "cache"),
+        lambda: convert_towers(str(folder), tmp_path / "out", TowersOptions()),
+        lambda: load_tower(str(folder), "vision"),
+        lambda: HFTextEncoder.from_source(
+            TextEncoderConfig(source=str(folder), pooled=True, max_tokens=48), None
+        ),
+    ]
+    for door in doors:
+        message = refusal(door)
+        assert str(folder) in message
+        assert harm is not pickled_weights or "hold more than tensors" in message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("harm", HARM, ids=lambda harm: harm.__name__)
+def test_a_checkpoint_is_refused_at_every_door(
+    harm: Harm, of_this_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(of_this_project, folder)
+    harm(folder)
+    monkeypatch.setenv("ALADIN_RUNTIME", "torch")
+    doors: list[Callable[[], object]] = [
+        lambda: load_checkpoint(folder),
+        lambda: load_for_inference(folder),
+        lambda: load_for_inference(folder, texts_only=True),
+    ]
+    for door in doors:
+        assert str(folder) in refusal(door)
+
+
+@pytest.mark.parametrize("content", ["deep", "pipe"])
+def test_a_manifest_of_graphs_is_refused(content: str, tmp_path: Path) -> None:
+    folder = tmp_path / "onnx"
+    folder.mkdir()
+    if content == "pipe":
+        os.mkfifo(folder / "manifest.json")
+    else:
+        (folder / "manifest.json").write_text("[" * 100_000 + "]" * 100_000)
+    assert "manifest.json" in refusal(lambda: read_graphs(tmp_path, "0"))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"text_config": {"num_hidden_layers": 2001}},
+        {"depths": [2, 2, 1000, 1000]},
+        {"stages": [{"n_layer": 2001}]},
+        {"num_labels": 10**9},
+        {"vocab_size": 10**18},
+    ],
+)
+def test_numbers_that_no_network_has_are_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected at most"):
+        check_sizes(config)
+
+
+def test_numbers_of_large_networks_are_taken() -> None:
+    check_sizes(
+        {
+            "vocab_size": 256_000,
+            "hidden_size": 20_480,
+            "depths": [3, 4, 60, 3],
+            "num_hidden_layers": 200,
+            "num_labels": 21_843,
+            "layer_norm_eps": 1e-5,
+            "tie": True,
+        }
+    )
