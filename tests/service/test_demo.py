@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,10 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import CALIBRATION, Calibration
 from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
-from aladin_service.demo import calibrate_demo, run_demo
+from aladin_service.demo import SCENES, calibrate_demo, draw_demo, run_demo
 from aladin_service.reports.tables import metrics_table
+from aladin_training.config.recipe import load_recipe
+from aladin_training.config.shipped import recipes_folder
 from tests.index.searching import run_search
 
 QUICK = [f"stage.{stage}.epochs=1" for stage in ("teacher", "words", "student")]
@@ -86,6 +89,31 @@ def test_a_second_time_it_only_searches_and_its_table_has_every_way(out: Path) -
 def test_a_folder_of_another_recipe_is_refused(out: Path) -> None:
     with pytest.raises(ConfigError):
         run_demo(out, NullProgress(), scenes=48, overrides=[*QUICK, "seed=5"])
+
+
+@pytest.mark.parametrize(("scenes", "held_out"), [(3, 1), (48, 6), (SCENES, 375)])
+def test_one_scene_in_eight_and_at_most_375_are_held_out_twice(
+    scenes: int, held_out: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def draw(folder: Path, **numbers: Any) -> Path:
+        asked.append(numbers)
+        return folder
+
+    monkeypatch.setattr("aladin_service.demo.draw_data_set", draw)
+    draw_demo(tmp_path, scenes, NullProgress())
+    (numbers,) = asked
+    assert [numbers[f"{split}scenes"] for split in ("", "val_", "test_")] == [
+        scenes,
+        held_out,
+        held_out,
+    ]
+
+
+def test_the_demo_is_computed_alike_on_all_processors() -> None:
+    recipe = load_recipe(recipes_folder() / "demo.toml")
+    assert (recipe.precision, recipe.threads) == ("float32", 1)
 
 
 def test_too_few_scenes_are_indexed_without_probabilities(
