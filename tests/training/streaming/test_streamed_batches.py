@@ -270,18 +270,20 @@ def test_short_texts_are_no_negatives_of_photos_whose_captions_say_them(
     plain = open_photos(write_tar("short/0.tar", members).parent)
     encoder: Any = TextsThemselves()
     photos = replace(plain, text_encoder=encoder)
-    texts_seen: set[str] = set()
+    texts_seen: list[str] = []
     for epoch in range(8):
         batches = StreamedBatches(photos, 3, None, "0", short_captions=1.0)
         batch = next(batches.epoch(epoch))
         texts = cast(list[str], batch.texts)
-        texts_seen.update(texts)
+        texts_seen += texts
         saying = [Wording([caption]) for caption in captions]
         for column, text in enumerate(texts):
             held = sum(each.holds(meanings_of(text)) for each in saying)
             assert batch.negatives[:, column].sum() == 3 - held, text
-    assert texts_seen & {"ball", "a ball", "red ball", "a red ball"}
-    assert not texts_seen & {captions[1]}
+    assert set(texts_seen) & {"ball", "a ball", "red ball", "a red ball"}
+    # Where by chance nothing was left out, the caption stays: with three in ten of several phrases,
+    # half of these of both, and two adjectives that stay in .36 of the cases, one in twenty.
+    assert texts_seen.count(captions[1]) <= 2
 
 
 def test_exchanged_captions_differ_in_a_word_and_tell_their_column(
