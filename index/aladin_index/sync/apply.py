@@ -26,6 +26,7 @@ from aladin_index.sync.file_state import sha256_of
 from aladin_index.sync.plan import ChangeKind, PhotoChange, SyncPlan
 from aladin_index.tokens.codec import PackedTokens
 from aladin_network.errors import InputError
+from aladin_network.photos.decoding import DAMAGE
 from aladin_network.photos.exif import EXIF_FIELDS
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress
@@ -243,15 +244,16 @@ def _copies(
 
 
 def _copy_of(source: StoredItem, change: PhotoChange, *, exif: bool) -> StoredItem:
-    """Return an item for a photo with the size, the regions and the EXIF data of another one."""
+    """Return an item for a photo with the size, the regions and what another one tells itself."""
     item = change.item
-    told = {name: source.metadata[name] for name in EXIF_FIELDS if name in source.metadata}
+    fields = (*(EXIF_FIELDS if exif else ()), DAMAGE)
+    told = {name: source.metadata[name] for name in fields if name in source.metadata}
     return source._replace(
         id=item.id,
         uri=item.uri,
         path=str(item.path),
         text=item.text,
-        metadata={**(told if exif else {}), **item.metadata},
+        metadata={**told, **item.metadata},
         file_state=change.state.text,
     )
 

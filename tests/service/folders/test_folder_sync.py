@@ -289,6 +289,22 @@ def test_captions_that_changed_before_the_first_pass_are_noticed(
     assert not one_pass(index, photos).has_changes
 
 
+def test_a_photo_that_lacks_its_end_says_so_under_another_name_as_well(
+    index: Path, photos: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    pixels = np.random.default_rng(3).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(photos / "cut.jpg")
+    complete = (photos / "cut.jpg").read_bytes()
+    (photos / "cut.jpg").write_bytes(complete[:-40])
+    one_pass(index, photos)
+    (photos / "cut.jpg").rename(photos / "moved.jpg")
+    report = one_pass(index, photos)
+    assert (report.moved, report.encoded) == (["moved.jpg"], 0)
+    fresh = described(build(tiny_checkpoint, photos, tmp_path / "fresh"))
+    assert described(index) == fresh
+    assert fresh["moved.jpg"][1]
+
+
 def described(index: Path) -> dict[str, tuple[str | None, dict[str, Any]]]:
     """What an index says of its photos."""
     with open_index(index) as opened:
