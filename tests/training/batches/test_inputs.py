@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 import aladin_training.batches.items
 from aladin_network.config import TowerConfig, TrunkConfig
 from aladin_network.encoders.base import Features, LayerStates, TextBatch
-from aladin_network.errors import ImageError
+from aladin_network.errors import DataError, ImageError
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile
@@ -35,6 +35,7 @@ from aladin_training.batches.network_inputs import (
     TokenisedTexts,
 )
 from aladin_training.data import Record
+from aladin_training.data.records import strict_data
 from aladin_training.evaluation import encode_captions
 
 VIEWS = ["", "mirrored"]
@@ -312,3 +313,20 @@ def test_captions_that_are_too_long_are_cut_and_counted_in_training_and_evaluati
     encoded = encode_captions(model, captions, NullProgress())
     assert caplog.messages[-1].startswith(said)
     torch.testing.assert_close(encoded.embedding[0], encoded.embedding[1])
+
+
+def test_photos_that_cannot_be_decoded_or_read_are_skipped_unless_they_are_most(
+    photos: list[PhotoFile], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "damaged.png").write_bytes(b"words")
+    bad = [PhotoFile(tmp_path / "damaged.png"), PhotoFile(tmp_path / "gone.png")]
+    _, usable = usable_photos([bad[0], *photos, bad[1]], [""], None, NullProgress())
+    assert usable == [1, 2, 3]
+    assert [message.split(": ")[0] for message in caplog.messages] == [
+        "skipped damaged.png",
+        "skipped gone.png",
+    ]
+    with pytest.raises(DataError, match="2 of 3 photos cannot be used, more than half; the first"):
+        usable_photos([*bad, photos[0]], [""], None, NullProgress())
+    with strict_data(True), pytest.raises(DataError, match=r"damaged\.png: not an image"):
+        usable_photos([bad[0], *photos], [""], None, NullProgress())

@@ -15,10 +15,11 @@ from typing import Any, cast
 import pytest
 from PIL import Image
 
-from aladin_network.errors import ConfigError, DataError
+from aladin_network.errors import ConfigError, DataError, ImageError
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.files import PhotoFile
 from aladin_training.data.phrases import Wording, meanings_of
+from aladin_training.data.records import strict_data
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.streaming import streamed_batches as batches_module
 from aladin_training.streaming import tar_stream as samples_module
@@ -325,6 +326,26 @@ def damaged_tars(write_tar: WriteTar, picture: Picture, damaged: set[int]) -> Pa
             members.append((f"{number}.txt", f"photo {number} 0".encode()))
         path = write_tar(f"damaged/{shard}.tar", members)
     return path.parent
+
+
+def test_a_damaged_photo_ends_a_strict_job(
+    write_tar: WriteTar, picture: Picture, open_photos: Open
+) -> None:
+    photos = open_photos(damaged_tars(write_tar, picture, {3}))
+    with strict_data(True):
+        batches = StreamedBatches(photos, 5, None, "0")
+    with pytest.raises(ImageError, match=r"0\.tar.*not an image"):
+        list(batches.epoch(0))
+
+
+def test_a_stream_of_which_more_than_half_is_damaged_ends_the_job(
+    write_tar: WriteTar, picture: Picture, open_photos: Open
+) -> None:
+    half = open_photos(damaged_tars(write_tar, picture, set(range(0, 20, 2))))
+    assert len(list(StreamedBatches(half, 5, None, "0").epoch(0))) == 4
+    more = open_photos(damaged_tars(write_tar, picture, {*range(0, 20, 2), 1, 3}))
+    with pytest.raises(DataError, match="12 photos of an epoch are damaged, more than half"):
+        list(StreamedBatches(more, 5, None, "0").epoch(0))
 
 
 def test_captions_that_are_too_long_are_counted_once_an_epoch(
