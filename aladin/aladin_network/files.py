@@ -9,13 +9,14 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aladin_network.errors import InputError
+from aladin_network.errors import AladinError, InputError
 
 # Locks of a disk that has none fail with one of these.
 _WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -70,6 +71,36 @@ def recover_folder(path: Path) -> None:
     if old.exists() and not path.exists():
         old.rename(path)
     shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def removed_if_refused(
+    *folders: Path, errors: tuple[type[Exception], ...] = (AladinError,)
+) -> Generator[threading.Event]:
+    """Remove the folders that did not exist before, and their new parents, on an error.
+
+    What was there before stays, such as what an interrupted job has done.
+
+    Args:
+        *folders: Folders that the block may create.
+        errors: Errors on which they are removed.
+
+    Yields:
+        To be set when nothing is to be removed any more.
+    """
+    created = [folder for folder in folders if not folder.exists()]
+    parents = [parent for folder in created for parent in folder.parents if not parent.exists()]
+    is_kept = threading.Event()
+    try:
+        yield is_kept
+    except errors:
+        if not is_kept.is_set():
+            for folder in created:
+                shutil.rmtree(folder, ignore_errors=True)
+            for parent in sorted(parents, reverse=True):  # the inner ones first
+                with suppress(OSError):  # something else was made in it, or it is gone
+                    parent.rmdir()
+        raise
 
 
 def make_folder(path: Path) -> None:

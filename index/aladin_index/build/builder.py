@@ -47,6 +47,7 @@ from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError, brief
+from aladin_network.files import removed_if_refused
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import Network
 from aladin_network.scoring.correction import HubCorrection
@@ -131,7 +132,8 @@ def build_index(
     if images is not None:
         check_regions(network, regions)
     seconds = StageSeconds()
-    with disk_errors(out), only_builder(out), ExitStack() as stack:
+    refused = removed_if_refused(out, errors=(InputError, ConfigError))
+    with refused, disk_errors(out), only_builder(out), ExitStack() as stack:
         if not settings.resume:
             discard(out)
         catalogues = stack.enter_context(listed(out, sources, settings, progress, seconds))

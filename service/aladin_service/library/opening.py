@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import shutil
 import signal
 import threading
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from aladin_index.format.layout import CURRENT
 from aladin_index.format.left_out import record_stop
 from aladin_network.errors import AladinError
+from aladin_network.files import removed_if_refused
 from aladin_service.library.keeper import KeepPlan, OnPass, ShowProgress, keep
 from aladin_service.library.libraries import Library
 from aladin_service.observe.logs import LogSetup, log_setup, log_to_stderr
@@ -67,7 +67,7 @@ def open_library(
         CheckpointError: If its model cannot be loaded.
     """
     with (
-        _undone_if_refused(library.place, library.index) as opened,
+        removed_if_refused(library.place, library.index) as opened,
         library.claimed() as claim,
         _keeper(plan, show_progress, on_pass) as keeper,
     ):
@@ -99,30 +99,6 @@ def open_library(
             exif=plan.exif,
             on_listening=announce,
         )
-
-
-@contextmanager
-def _undone_if_refused(*folders: Path) -> Generator[threading.Event]:
-    """Remove the folders that did not exist before, and their parents, on an error.
-
-    What was there before stays, such as the photos that an interrupted start has encoded.
-
-    Yields:
-        To be set when nothing is undone any more.
-    """
-    created = [folder for folder in folders if not folder.exists()]
-    parents = [parent for folder in created for parent in folder.parents if not parent.exists()]
-    opened = threading.Event()
-    try:
-        yield opened
-    except AladinError:
-        if not opened.is_set():
-            for folder in created:
-                shutil.rmtree(folder, ignore_errors=True)
-            for parent in sorted(parents, reverse=True):  # the inner ones first
-                with suppress(OSError):  # another library has been made in it, or it is gone
-                    parent.rmdir()
-        raise
 
 
 class _Keeper:
