@@ -2,9 +2,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import ExifTags, Image
 
 from aladin_index.encode.item_encoders import item_encoder
 from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ImageError, InputError
 from aladin_network.inference import encode_photos, encode_texts
@@ -36,6 +38,26 @@ def test_photos_are_read_decoded_and_encoded(
         encoder.read(ImageItem(id="gone", path=tmp_path / "gone", uri="gone"))
     with pytest.raises(ImageError, match="not an image"):
         encoder.decode(0, inside, b"words")
+
+
+def test_a_photo_that_is_cut_short_is_encoded_and_its_metadata_say_so(
+    tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    """With and without the metadata that the photo itself tells, as a file and as an upload."""
+    file = tmp_path / "a.jpg"
+    exif = Image.Exif()
+    exif[ExifTags.Base.Model] = "X1"
+    Image.radial_gradient("L").save(file, exif=exif)
+    file.write_bytes(file.read_bytes()[:-2])
+    model = load_checkpoint(tiny_checkpoint).model
+    item = ImageItem(id="a", path=file, uri="a.jpg")
+    upload = ImageItem(id="b", uri="b", upload=UploadedPhoto(file.read_bytes()))
+    for each in (item, upload):
+        for told, expected in ((True, {"camera": "X1"}), (False, {})):
+            encoder = item_encoder("images", model, DEFAULT_LIMITS, exif=told)
+            prepared = encoder.decode(0, each, encoder.read(each))
+            assert prepared.metadata == expected | {"damage": "cut short at its end"}
+            assert len(encoder.encode([prepared]).embedding) == 1
 
 
 def test_texts_are_checked_and_encoded(tiny_checkpoint: Path, texts: list[TextItem]) -> None:
