@@ -24,7 +24,7 @@ BODY_BYTES = 24 * 2**20
 QUICK_BODY_BYTES = 4 * 2**20
 _SMALLER_BYTES = (1_000_000, 500_000)
 # Bounds on the cost of an attack; exceeding one is a fault.
-MAX_PEAK_BYTES = 1_500_000_000
+MAX_PEAK_BYTES = 700_000_000
 MAX_STALL_S = 1.0
 MAX_ANSWER_BYTES = 64 * 2**10
 MAX_SLOWDOWN = 3.0
