@@ -75,6 +75,7 @@ NOT_RUN = {
     "aladin mcp": "serves until it is stopped",
     "aladin search --": "needs a service, or names an option alone",
     "aladin search FOLDER": "needs a vector database",
+    "aladin search {home}/Pictures": "needs a library, which `aladin photos FOLDER` makes",
     "aladin index push": "needs a vector database",
     "aladin index rollback FOLDER": "needs a vector database",
     "aladin export onnx /index/model": "a place in a container",
@@ -158,7 +159,8 @@ def commands_of(document: str, folder: Path) -> list[Said]:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what the documents' commands name; it is copied for each of them."""
     root = tmp_path_factory.mktemp("world")
-    (root / "FOLDER").mkdir()
+    for name in ("FOLDER", "LIBRARY"):
+        (root / name).mkdir()
     random = np.random.default_rng(0)
 
     def photo(place: Path) -> None:
