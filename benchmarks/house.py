@@ -77,7 +77,7 @@ class Budget(NamedTuple):
 
 
 # Functions and files of ours that a request runs through; a change that needs more says why.
-QUERY_BUDGET = Budget(functions=109, files=33)
+QUERY_BUDGET = Budget(functions=110, files=33)
 PHOTO_BUDGET = Budget(functions=131, files=40)
 
 

@@ -385,7 +385,7 @@ def _ended(opened: OpenedPhoto) -> tuple[Image.Image, str | None]:
     width, height = picture.size
     grey = 0
     for box in reversed(list(strips(picture))):
-        rows = _grey(picture, box).all(axis=1)[::-1]
+        rows: npt.NDArray[np.bool_] = np.flip(_grey(picture, box).all(axis=1))
         grey += len(rows) if rows.all() else int(rows.argmin())
         if not rows.all():
             break

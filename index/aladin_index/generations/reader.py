@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
@@ -84,7 +83,7 @@ class SearchIndex:
         """Identity of the generation's files, other than of a copy; None once closed."""
         return self.lease.place
 
-    @cached_property
+    @property
     def checkpoint(self) -> Checkpoint:
         """Model that the index was built with; of an index that was opened to encode."""
         assert self.loaded is not None
