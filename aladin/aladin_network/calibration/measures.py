@@ -341,7 +341,9 @@ def _auroc_of_levels(
     ours = np.bincount(level, weights=weights * right)
     theirs = np.bincount(level, weights=weights * ~right)
     below = np.cumsum(theirs) - theirs
-    return float(ours @ (below + theirs / 2) / (ours.sum() * theirs.sum()))
+    pairs = ours.sum() * theirs.sum()
+    # A resample of few photos may hold no case of one sort; no order is better then.
+    return float(ours @ (below + theirs / 2) / pairs) if pairs else 0.5
 
 
 def _estimate(value: float, drawn: NDArray[np.float64]) -> Estimate:

@@ -92,6 +92,7 @@ def test_auroc_by_hand() -> None:
     right = np.array([True, True, False, False])
     assert auroc(np.array([4.0, 2.0, 3.0, 1.0]), right) == 0.75
     assert auroc(np.array([1.0, 1.0, 1.0, 1.0]), right) == 0.5
+    assert auroc(np.array([2.0, 1.0]), np.array([True, True])) == 0.5  # nothing to compare with
 
 
 def test_scores_are_compared_in_the_same_draws() -> None:

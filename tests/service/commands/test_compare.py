@@ -26,7 +26,7 @@ def recipes(data_file: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "recipes"
     folder.mkdir()
     base = DEMO.read_text(encoding="utf-8").replace("aladin-demo/data/captions.jsonl", str(file))
-    (folder / "_base.toml").write_text(f'precision = "float32"\n{base}', encoding="utf-8")
+    (folder / "_base.toml").write_text(base, encoding="utf-8")
     for name in ("plain", "quick"):
         text = f'extends = "_base.toml"\nname = "{name}"\n'
         (folder / f"{name}.toml").write_text(text, encoding="utf-8")

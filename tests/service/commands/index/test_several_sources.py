@@ -109,13 +109,23 @@ def test_what_cannot_be_one_index_is_refused(
     build = ["index", "build", "--model", tiny_checkpoint, "--out", tmp_path / "index", "--images"]
     result = aladin(*build, photos / "0.png", tmp_path / "gone.png", code=2)
     assert "gone.png: no such file or folder" in result.stderr
-    result = aladin(*build, photos, photos / "0.png", code=2)
+    result = aladin(*build, photos, photos / "0.png", "--strict", code=2)
     assert "'0.png'" in result.stderr
     other = tmp_path / "empty"
     other.mkdir()
     result = aladin(*build, photos, other, code=2)
     assert f"{other}: holds no photo" in result.stderr
     assert not (tmp_path / "index" / "CURRENT").exists()
+
+
+def test_a_photo_that_two_sources_hold_is_indexed_once_and_named(
+    tiny_checkpoint: Path, photos: Path, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    build = ["index", "build", "--model", tiny_checkpoint, "--out", index, "--images"]
+    result = aladin(*build, photos, photos / "0.png")
+    assert "skipped 0.png: images: id '0.png' repeats" in result.stderr
+    assert ids(index).count("0.png") == 1
 
 
 def test_photos_outside_of_all_sources_are_named(
