@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import shutil
 import socket
 import threading
@@ -315,6 +316,17 @@ def one_thread() -> Iterator[None]:
     yield
     set_compute_threads(before[0])
     faiss.omp_set_num_threads(before[1])
+
+
+@pytest.fixture(autouse=True)
+def log_levels_as_before() -> Iterator[None]:
+    """Give this project's loggers their levels again: a command sets them for its process."""
+    names = ("network", "training", "index", "service", "search")
+    loggers = [logging.getLogger(name) for name in ("service", *(f"aladin_{of}" for of in names))]
+    levels = [each.level for each in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

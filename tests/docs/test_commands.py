@@ -360,6 +360,7 @@ def test_every_benchmark_that_is_named_has_the_options_that_are_given(
     for module, options in modules.items():
         monkeypatch.setattr(sys, "argv", [module, "--help"])
         shown = io.StringIO()
+        monkeypatch.delitem(sys.modules, module, raising=False)  # runpy warns of a loaded one
         with contextlib.redirect_stdout(shown), pytest.raises(SystemExit) as ended:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         assert ended.value.code in (0, None), module

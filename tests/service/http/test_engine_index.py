@@ -142,6 +142,8 @@ async def test_items_and_their_photos_are_there(service: Service, pushed: Engine
             actual = (await engine.get(path)).json()
             for side in ("images", "texts"):
                 if path == "/v1/index":
+                    # What a build left out is written in its folder, which a push leaves.
+                    expected.pop("left_out", None), actual.pop("left_out", None)
                     # How the engine searches is its own; it cannot compare with all items.
                     expected[side].pop("ann"), actual[side].pop("ann")
                     assert (expected[side].pop("takes_all"), actual[side].pop("takes_all")) == (

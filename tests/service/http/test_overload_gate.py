@@ -56,6 +56,7 @@ async def ask(
         "type": "http",
         "method": "POST",
         "path": path,
+        "query_string": b"",
         "headers": [(b"content-type", b"application/json"), *headers],
         "state": state,
         "app": app,

@@ -139,7 +139,7 @@ def test_metadata_that_is_too_large_is_told_and_may_be_allowed(
     file = tmp_path / "wide.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     for words in (("add", index), ("build", "--model", index / "model", "--out", tmp_path / "out")):
-        says = run("index", *words, side, file, code=2)
+        says = run("index", *words, side, file, "--strict", code=2)
         assert "'wide" in says
         assert "metadata: expected at most 65536 bytes of JSON, got 70013" in " ".join(says.split())
         done = run("index", *words, side, file, "--max-metadata", "100 KB")
