@@ -61,7 +61,7 @@ from aladin_training.demo.queries import (
     right_scenes,
 )
 
-SHOWCASE = "a big black moon left of a big blue star"
+SHOWCASE = "a black moon left of a blue star"
 
 _LEAST_RIGHT = 5
 _PAGE = 5
