@@ -20,7 +20,7 @@ _OVERRIDE = """\
 services:
   service: {healthcheck: {disable: true}}
 """
-_QUESTION = {"text": "a black moon left of a blue star", "k": 3}
+_QUESTION = {"text": "a black moon and a blue star", "k": 3}
 
 
 def check_contents(engine: Docker, image: str) -> str:

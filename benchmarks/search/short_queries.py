@@ -61,7 +61,7 @@ from aladin_training.demo.queries import (
     right_scenes,
 )
 
-SHOWCASE = "a black moon left of a blue star"
+SHOWCASE = "a black moon and a blue star"
 
 _LEAST_RIGHT = 5
 _PAGE = 5

@@ -44,7 +44,7 @@ pytestmark = [
 ]
 
 # Of `aladin demo`'s 6,000: enough for probabilities, and for a training of about a minute.
-SCENES = 320
+SCENES = 640
 K = 20
 
 

@@ -121,9 +121,11 @@ def test_openai(key_and_url: tuple[str, str]) -> None:
     key, url = key_and_url
     client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0)
     with pytest.raises(openai.APIStatusError) as refused:
-        client.embeddings.create(model="aladin", input=["a dog", NONE_URL])
+        client.embeddings.create(model="aladin", input=[NONE_URL])
     found = (refused.value.status_code, refused.value.code, refused.value.param)
-    assert found == (415, "not_an_image", "input[1]")
+    assert found == (415, "not_an_image", "input[0]")
+    left_out = client.embeddings.create(model="aladin", input=["a dog", NONE_URL])
+    assert [each.embedding is None for each in left_out.data] == [False, True]
     with pytest.raises(openai.UnprocessableEntityError, match="got 10000") as many:
         client.embeddings.create(model="aladin", input=["a"] * 10_000)
     assert many.value.param == "input"
