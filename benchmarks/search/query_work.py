@@ -228,7 +228,7 @@ def _rate(
 
     def ask(thread: int) -> tuple[int, float]:
         turn, began = thread, time.thread_time()
-        while time.perf_counter() < until:
+        while turn == thread or time.perf_counter() < until:
             searcher.search_all(batches[turn % len(batches)])
             turn += threads
         return (turn - thread) // threads * size, time.thread_time() - began

@@ -62,7 +62,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def exact_queries() -> Iterator[None]:
     """Encode queries in float32 at every door: values are compared."""
     with pytest.MonkeyPatch.context() as patch:
@@ -82,13 +82,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="session", params=KINDS)
+@pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     """How the index is kept."""
     return request.param
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(kind: str, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The index of a kind."""
     folder = tmp_path_factory.mktemp(kind)
