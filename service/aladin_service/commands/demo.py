@@ -26,7 +26,7 @@ def demo(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8000,
 ) -> None:
-    """Run the whole pipeline in a quarter of an hour, without any download.
+    """Run the whole pipeline in about 15 minutes, without any download.
 
     In: nothing. Out: in the folder --out a data set of drawn scenes with captions, a network
     trained on them and an index of the test scenes; on stdout a table with the results of each way
