@@ -54,7 +54,7 @@ def key_and_url(
 
 @pytest.fixture(scope="package")
 def generated_aladin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The package that openapi-python-client generates from docs/openapi.json."""
+    """The package that openapi-python-client generates from /openapi.json."""
     with generated_package(tmp_path_factory.mktemp("generated")) as package:
         yield package
 

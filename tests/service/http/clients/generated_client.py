@@ -1,19 +1,22 @@
-"""The package that openapi-python-client generates from docs/openapi.json, and calls of it."""
+"""The package that openapi-python-client generates from /openapi.json, and calls of it."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from tests.service.http.openapi_file import FILE
+from aladin_service.http.app import create_app
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
 
 # The generator's own environment, see the Makefile.
 GENERATOR = Path(sys.prefix) / "generator" / "bin" / "openapi-python-client"
@@ -55,16 +58,22 @@ class Generated:
         )
 
 
+def openapi_document() -> dict[str, Any]:
+    """Return the document of a service with the default settings; it takes no index."""
+    return create_app(cast(Any, None), ServiceSettings(), Metrics()).openapi()
+
+
 @contextmanager
 def generated_package(folder: Path) -> Generator[Any]:
     """Generate the package into a folder, and import all of it."""
     (folder / "config.yaml").write_text(CONFIG)
+    (folder / "openapi.json").write_text(json.dumps(openapi_document()))
     if not GENERATOR.exists():
         pytest.skip(f"{GENERATOR} is missing: `make test-clients` installs it")
     done = subprocess.run(
         [
             *(str(GENERATOR), "generate", "--meta", "none"),
-            *("--path", str(FILE), "--config", "config.yaml"),
+            *("--path", "openapi.json", "--config", "config.yaml"),
             *("--output-path", "generated_aladin", "--fail-on-warning"),
         ],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""A client that openapi-python-client generates from docs/openapi.json searches and adds photos."""
+"""A client that openapi-python-client generates from /openapi.json searches and adds photos."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
-from tests.service.http.clients.generated_client import Generated
-from tests.service.http.openapi_file import FILE
+from tests.service.http.clients.generated_client import Generated, openapi_document
 
 pytestmark = pytest.mark.clients
 
@@ -68,7 +67,7 @@ def route(generated: Generated, path: str, **body: Any) -> dict[str, Any]:
 def test_the_document_is_valid_openapi() -> None:
     from openapi_spec_validator import OpenAPIV31SpecValidator
 
-    document = json.loads(FILE.read_text(encoding="utf-8"))
+    document = openapi_document()
     assert document["openapi"].startswith("3.1.")
     faults = [error.message for error in OpenAPIV31SpecValidator(document).iter_errors()]
     assert faults == []
