@@ -83,7 +83,6 @@ NOT_RUN = {
     "aladin index build --model runs/aladin-vinvl": "needs VinVL's regions of COCO",
     "aladin index upgrade": "needs a second model; tests/service/commands/index runs it",
     "aladin index fit": "needs 200 texts; tests/service/commands/index/test_fit.py runs it",
-    "aladin index plan": "one table; tests/index/capacity computes it",
     "aladin train first-stage": "hours",
     "aladin train training/recipes/": "hours, and photos and encoders that are not here",
     "aladin compare": "hours",

@@ -22,7 +22,7 @@ DOCUMENTS = [
     "docs/DATA.md",
     "docs/INDEX.md",
     "docs/PHOTOS.md",
-    "docs/PLAN.md",
+    "docs/SCALE.md",
     "docs/PYTHON.md",
     "docs/SEARCH.md",
     "docs/doors/datasets.md",

@@ -319,7 +319,7 @@ def _by_distance(index: Any, sample: NDArray[np.float32]) -> Generator[None]:
         ivf.quantizer = products
 
 
-def training_vectors(lists: int, dim: int) -> int:
+def _training_vectors(lists: int, dim: int) -> int:
     """Return how many vectors are used for training, if there are enough.
 
     Args:
@@ -332,7 +332,7 @@ def training_vectors(lists: int, dim: int) -> int:
 
 def _sample(embeddings: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
     """Copy a sample of vectors for training, always the same one."""
-    count = training_vectors(lists, embeddings.shape[1])
+    count = _training_vectors(lists, embeddings.shape[1])
     if count >= len(embeddings):
         return np.ascontiguousarray(embeddings)
     rows = np.sort(np.random.default_rng(0).choice(len(embeddings), count, replace=False))

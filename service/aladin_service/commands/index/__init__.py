@@ -9,7 +9,6 @@ from aladin_service.commands.index import (
     exchange,
     fit,
     info,
-    plan,
     push,
     sync,
     tune,
@@ -18,7 +17,6 @@ from aladin_service.commands.index import (
 from aladin_service.commands.index.several_sources import SourcesCommand
 
 app = CommandApp(help="Build, inspect, change and check an index.")
-app.command("plan")(plan.plan)
 app.command("build", cls=SourcesCommand)(build.build)
 app.command("merge")(exchange.merge)
 app.command("import")(exchange.import_)

@@ -1,1 +1,0 @@
-"""Capacity planning: memory, disk, machines, build time and latency of an index."""
