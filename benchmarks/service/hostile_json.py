@@ -139,11 +139,9 @@ def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) ->
 
 def json_attacks() -> Iterator[JsonAttack]:
     """Yield the attacks."""
-    knn, search, texts = "/knn-service", "/v1/search/images", "/v1/items/texts"
+    search, texts = "/v1/search/images", "/v1/items/texts"
     batch, explain = "/v1/search/batch", "/v1/explain.png"
     for name, value in (("lists", b"[]"), ("texts", b'""'), ("numbers", b"0"), ("objects", b"{}")):
-        yield JsonAttack(f"embedding of {name}", knn, _listed(b'{"embedding_input":[', value))
-        yield JsonAttack(f"ids, {name}", "/metadata", _listed(b'{"ids":[', value))
         yield JsonAttack(f"items, {name}", texts, _listed(b'{"items":[', value))
         yield JsonAttack(f"queries, {name}", batch, _listed(b'{"queries":[', value))
         filter_ = _listed(b'{"text":"a","filter":{"a":[', value, b"]}}")
@@ -151,7 +149,7 @@ def json_attacks() -> Iterator[JsonAttack]:
     yield JsonAttack(
         "tests of a filter", search, _listed(b'{"text":"a","filter":{"or":[', b'{"a":0}', b"]}}")
     )
-    for path in (search, texts, explain, knn, batch):
+    for path in (search, texts, explain, batch):
         yield JsonAttack(f"unknown fields of {path}", path, _named(b"{", b"}"))
     yield JsonAttack("fields of a filter", search, _named(b'{"text":"a","filter":{', b"}}"))
     item = b'{"id":"wide","text":"a dog","metadata":{'
@@ -159,7 +157,6 @@ def json_attacks() -> Iterator[JsonAttack]:
     yield JsonAttack("values of metadata", texts, _listed(item + b'"a":[', b"[]", b"]}}"))
     yield JsonAttack("unknown fields of an item", texts, _named(b'{"items":[{', b"}]}"))
     yield JsonAttack("unknown fields of a query", batch, _named(b'{"queries":[{', b"}]}"))
-    yield JsonAttack("option without effect", knn, _listed(b'{"text":"a","indice_name":[', b"[]"))
     for field in ("id", "text", "image", "image_url", "regions"):
         yield JsonAttack(f"long {field}", search, _filled(f'{{"{field}":"'.encode(), b"A", b'"}'))
     yield JsonAttack("long id of an item", texts, _filled(b'{"text":"a","id":"', b"i", b'"}'))

@@ -29,7 +29,7 @@ from benchmarks.lib.broken_images import BrokenImage, broken_images
 PATIENCE_S = 30.0
 
 _ROUTES = ("/v1/images/{}", "/v1/items/images/{}", "/v1/items/texts/{}", "/v1/items/{}/a", "/{}")
-_ASSETS = ("/static/{}", "/page/{}", "/docs/{}", "/metadata?id={}")
+_ASSETS = ("/static/{}", "/page/{}", "/docs/{}")
 
 _HELD = 520  # more than a service has by default
 _HALF_HEAD = b"GET /v1/index HTTP/1.1\r\nHost: 127.0.0.1\r\n"

@@ -29,7 +29,7 @@ class EncodedQuery(NamedTuple):
 
     Attributes:
         encoding: Encoding of the one item.
-        modality: Modality of the query; None for a bare embedding, compared with embeddings alone.
+        modality: Modality of the query.
         text: Text of a text query; required to explain its hits.
         size_px: Width and height of a photo query, required for boxes in it; or None if unknown.
         boxes: (regions, 4) boxes that came with a photo's regions, in fractions of it, or None.
@@ -46,7 +46,7 @@ class EncodedQuery(NamedTuple):
     """
 
     encoding: Encoding
-    modality: Modality | None
+    modality: Modality
     text: str | None = None
     size_px: tuple[int, int] | None = None
     boxes: NDArray[np.float32] | None = None

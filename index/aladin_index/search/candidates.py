@@ -55,7 +55,7 @@ class ValidSearch:
 
     Attributes:
         query: The query.
-        modality: Modality of the query; for a bare embedding that of the items.
+        modality: Modality of the query.
         target: The searched collection.
         options: How to search.
         candidates: Candidates that the first stage passes to the second at a time.

@@ -92,7 +92,7 @@ def score_documents(
 
     Args:
         searcher: Searcher of the index whose model encoded the query and the documents.
-        query: Query with a modality.
+        query: Encoded query.
         documents: Ids of items, images before texts of the same id, and encoded documents.
 
     Returns:
@@ -149,7 +149,7 @@ def _score_group(
 ) -> list[DocumentScore]:
     """Score the documents of one modality, items first."""
     manifest = searcher.index.manifest
-    modality = query.modality or "text"
+    modality = query.modality
     is_asking = searcher.index.checkpoint.model.text_only and not query.is_stored
     is_crossing = modality != MODALITY_OF[group.target] or is_asking
     embedding = query.encoding.embedding[0]

@@ -132,7 +132,7 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
         lead,
         query=EncodedQuery(
             Encoding.of_item(embedding[:dim], no_tokens),
-            modality=None,
+            lead.modality,
             decode_ms=query.decode_ms,
             encode_ms=query.encode_ms,
         ),

@@ -6,8 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from aladin_index.ann.corrected import query_vectors
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
@@ -32,7 +30,7 @@ from aladin_index.search.region_embedder import LazyEmbedder
 from aladin_index.search.rerank import rerank
 from aladin_index.search.results import SearchAnswer
 from aladin_index.settings import EXACT_ALIGN
-from aladin_network.errors import InputError, UnknownItemError
+from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
@@ -269,12 +267,11 @@ class TwoStageSearcher:
         _, item, modality = self._find(item_id)
         return item, modality
 
-    def stored_query(self, item_id: str, *, include_itself: bool = False) -> EncodedQuery:
+    def stored_query(self, item_id: str) -> EncodedQuery:
         """Return the stored encoding of an item as a query; the network does not run.
 
         Args:
             item_id: Id of the item, of an image or a text.
-            include_itself: Whether the item may be among its own hits.
 
         Raises:
             UnknownItemError: If no collection has it.
@@ -288,7 +285,7 @@ class TwoStageSearcher:
             text=item.text if modality == "text" else None,
             size_px=item.size_px,
             boxes=item.region_boxes,
-            own_id=None if include_itself else item.id,
+            own_id=item.id,
             is_stored=True,
             encode_ms=1000 * (time.perf_counter() - began_s),
         )
@@ -311,27 +308,6 @@ class TwoStageSearcher:
         check_boxed(query, options, collection, is_aligned=is_aligned)
         is_crossing = collection.target != "images"
         return take_box(query, self.index, self._embedder, is_crossing=is_crossing)
-
-    def embedding_query(self, values: Sequence[float]) -> EncodedQuery:
-        """Return a given embedding as a query.
-
-        Args:
-            values: As many as the index's embeddings have; only their direction matters.
-
-        Raises:
-            InputError: If they have no direction.
-        """
-        with np.errstate(over="ignore"):
-            embedding = np.array(values, dtype=np.float32)
-            length = np.linalg.norm(embedding)
-        if not np.isfinite(length) or length == 0:
-            raise InputError("embedding: expected finite numbers, not all of them 0")
-        manifest = self.index.manifest
-        entry = manifest.side(manifest.targets[0])
-        assert entry is not None  # it is one of the targets
-        no_tokens = np.zeros((0, entry.token_dim), dtype=np.float32)
-        embedding /= length
-        return EncodedQuery(Encoding.of_item(embedding, no_tokens), modality=None)
 
     def _find(self, item_id: str) -> tuple[Collection, StoredItem, Modality]:
         for target in TARGETS:

@@ -31,7 +31,6 @@ OPENAPI_TAGS = [
     {"name": "health", "description": "Probes and metrics for those who operate the service."},
     {"name": "rerank", "description": "Re-ranking, for the clients of Cohere, Jina and vLLM."},
     {"name": "openai", "description": "Embeddings and models, for the clients of OpenAI."},
-    {"name": "clip-retrieval", "description": "Routes for the clients of clip-retrieval."},
 ]
 
 # Without a pattern: other values are replaced, not rejected.

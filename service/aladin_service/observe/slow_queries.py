@@ -16,7 +16,6 @@ from aladin_index.search.results import TookMs
 from aladin_network.types import Target
 from aladin_service.search.job import (
     Answered,
-    EmbeddingQuery,
     ItemQuery,
     PartsQuery,
     PhotoQuery,
@@ -33,7 +32,7 @@ PERIODS = 12
 MAX_TEXT_CHARS = 200
 
 Clock = Callable[[], float]
-Kind = Literal["text", "photo", "regions", "item", "embedding", "parts"]
+Kind = Literal["text", "photo", "regions", "item", "parts"]
 
 
 class SlowQuery(NamedTuple):
@@ -200,8 +199,6 @@ def _describe(
             kind = "regions"
         case ItemQuery(item_id):
             kind, asked = "item", item_id
-        case EmbeddingQuery():
-            kind = "embedding"
         case PartsQuery(parts):
             kind = "parts"
             asked = ", ".join(f"{part.role} {_name(part.query)}" for part in parts)

@@ -55,7 +55,6 @@ function cells(query) {
 function asked({ kind, asked: words, photo_bytes: size }) {
   if (kind === "photo") return `a photo of ${bytes(size)}`;
   if (kind === "regions") return `a photo's regions, ${bytes(size)}`;
-  if (kind === "embedding") return "an embedding";
   if (kind === "parts") return words;
   return kind === "item" ? `item ${words}` : `“${words}”`;
 }

@@ -36,7 +36,6 @@ from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
-    EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
     PlainQuery,
@@ -253,10 +252,8 @@ class QueryEncoder:
                 case PhotoQuery() | RegionsQuery():
                     with wanted_while(partial(is_wanted, place), until_s):
                         return self._prepare_photo(searcher, query)
-                case ItemQuery(item_id, include_itself):
-                    return searcher.stored_query(item_id, include_itself=include_itself)
-                case EmbeddingQuery(values):
-                    return searcher.embedding_query(values)
+                case ItemQuery(item_id):
+                    return searcher.stored_query(item_id)
         except Exception as error:  # the caller tells apart what was foreseen and what was not
             return error
 

@@ -70,28 +70,12 @@ class ItemQuery:
 
     Attributes:
         item_id: Id of the item.
-        include_itself: Whether the item may be among its own hits, where items of its kind are
-            searched.
         box: Part of a photo to search for, in fractions of its size; None for the whole item.
     """
 
     queue: ClassVar[QueueName] = "encoded"
     item_id: str
-    include_itself: bool = False
     box: Box | None = None
-
-
-@dataclass(frozen=True)
-class EmbeddingQuery:
-    """A given embedding: it has no words or regions to align, so the first stage alone ranks.
-
-    Attributes:
-        values: Embedding of the same dimension as the index's embeddings; only its direction
-            matters.
-    """
-
-    queue: ClassVar[QueueName] = "encoded"
-    values: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -132,7 +116,7 @@ class PartsQuery:
         return "photo" if "photo" in queues else "text" if "text" in queues else "encoded"
 
 
-PlainQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
+PlainQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
 Query = PlainQuery | PartsQuery
 
 
@@ -143,7 +127,7 @@ def with_box(
 
     The photo was encoded as a whole, so that another box of it needs no further encoding.
     """
-    box = None if isinstance(query, TextQuery | EmbeddingQuery) else query.box
+    box = None if isinstance(query, TextQuery) else query.box
     if box is None or encoded is None or isinstance(encoded, Exception):
         return encoded
     return encoded._replace(box=box)

@@ -132,7 +132,7 @@ def test_each_region_has_its_best_region_and_the_box_its_place(searcher: TwoStag
 
 def test_the_photo_itself_is_first_and_found_in_its_place(searcher: TwoStageSearcher) -> None:
     for photo in ("photo 3", "photo 11"):
-        query = searcher.stored_query(photo, include_itself=True)._replace(box=BOX)
+        query = searcher.stored_query(photo)._replace(own_id=None, box=BOX)
         first = searcher.search(query, "images").hits[0]
         assert first.id == photo
         assert first.found == pytest.approx(BOX, abs=1e-3)

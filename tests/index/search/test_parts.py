@@ -64,7 +64,7 @@ def fused(searcher: TwoStageSearcher, text: str) -> dict[str, float]:
 
 def standardised(searcher: TwoStageSearcher, photo: str, among: list[str]) -> dict[str, float]:
     """Cosine of some photos with another one, with mean 0 and deviation 1."""
-    query = searcher.stored_query(photo, include_itself=True)
+    query = searcher.stored_query(photo)._replace(own_id=None)
     cosine = {h.id: h.stages.match.score for h in searcher.search(query, "images", ALL).hits}
     values = np.array([cosine[each] for each in among])
     return dict(zip(among, ((values - values.mean()) / values.std()).tolist(), strict=True))

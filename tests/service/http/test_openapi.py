@@ -78,16 +78,13 @@ async def test_operations_read_as_methods_and_are_summed_up_in_words(service: Se
         "get_photo",
         "get_readiness",
         "get_slow_queries",
-        "list_indices",
         "list_items",
         "list_models",
         "map_evidence",
         "map_evidence_of_photo",
-        "read_metadata",
         "rerank_documents",
         "search_batch",
         "search_images",
-        "search_knn",
         "search_texts",
     ]
     tags = {tag["name"] for tag in described["tags"] if tag["description"]}
@@ -117,8 +114,6 @@ async def test_bodies_are_required_and_named(service: Service) -> None:
         "POST /v1/explain.png": ["ExplainBody", "ExplainForm"],
         "POST /v1/rerank": ["RerankBody"],
         "POST /v1/embeddings": ["EmbeddingsBody"],
-        "POST /knn-service": ["KnnBody"],
-        "POST /metadata": ["MetadataBody"],
         "POST /v1/items/{target}": ["NewItem", "NewItemList", "NewItemForm"],
     }
 
@@ -162,8 +157,6 @@ async def test_answers_are_as_described(
             "get_item": await client.get(f"/v1/items/images/{image_ids[2]}"),
             "search_images": await client.post("/v1/search/images", json=asked),
             "search_batch": await client.post("/v1/search/batch", json=batch),
-            "search_knn": await client.post("/knn-service", json={"text": "a dog"}),
-            "read_metadata": await client.post("/metadata", json={"ids": [image_ids[0]]}),
             "rerank_documents": await client.post(
                 "/v1/rerank",
                 json={"query": "a dog", "documents": ["a", {"id": image_ids[0]}]},
@@ -172,7 +165,6 @@ async def test_answers_are_as_described(
                 "/v1/embeddings", json={"input": ["a dog"], "encoding_format": "base64"}
             ),
             "list_models": await client.get("/v1/models"),
-            "list_indices": await client.get("/indices-list"),
             "get_readiness": await client.get("/readyz"),
         }
     by_id = {operation["operationId"]: operation for _, operation in operations(described)}

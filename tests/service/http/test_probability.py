@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Callable
@@ -285,14 +284,3 @@ async def test_a_calibration_that_is_published_meanwhile_is_taken_over(
     assert before["match_probability"] is None
     assert 0 < after["match_probability"] < 1
     assert [hit["id"] for hit in after["hits"]] == [hit["id"] for hit in before["hits"]]
-
-
-async def test_clip_retrievals_answers_stay_as_they_are(
-    service: Service, calibrated_index: Path, index_folder: Path
-) -> None:
-    answers: list[Any] = []
-    for index in (index_folder, calibrated_index):
-        async with service(index) as client:
-            response = await client.post("/knn-service", content=json.dumps({"text": TEXT}))
-            answers.append(response.json())
-    assert answers[0] == answers[1] != []

@@ -116,7 +116,7 @@ OPTIONS = {
 
 def test_json_with_all_options(app: FastAPI) -> None:
     assert post(app, json={"id": "a/b#0", **OPTIONS}).json() == {
-        "query": {"item_id": "a/b#0", "include_itself": "False", "box": "None"},
+        "query": {"item_id": "a/b#0", "box": "None"},
         "options": OPTIONS,
     }
 

@@ -13,7 +13,6 @@ from aladin_service.http.routes.index import build_slow_queries
 from aladin_service.observe.slow_queries import MAX_TEXT_CHARS, PERIOD_S, PERIODS, SlowQueries
 from aladin_service.search.job import (
     Answered,
-    EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
     Query,
@@ -156,7 +155,6 @@ def test_a_query_is_described(clocks: Clocks) -> None:
         (TextQuery("two dogs"), ("text", "two dogs", None)),
         (PhotoQuery(b"12345", "secret name.jpg"), ("photo", None, 5)),
         (ItemQuery("dogs/red#1"), ("item", "dogs/red#1", None)),
-        (EmbeddingQuery((0.5, 0.25)), ("embedding", None, None)),
     ],
 )
 def test_what_was_asked_is_named_as_what_it_is(

@@ -15,7 +15,6 @@ from aladin_network.errors import AladinError, OverloadedError, ShuttingDownErro
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import (
     Answered,
-    EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
     Query,
@@ -103,7 +102,6 @@ async def turn() -> None:
         (TextQuery("a"), "text"),
         (PhotoQuery(b"a"), "photo"),
         (ItemQuery("a"), "encoded"),
-        (EmbeddingQuery((1.0,)), "encoded"),
     ],
 )
 def test_queries_wait_with_their_own_kind(query: Query, name: str) -> None:

@@ -23,7 +23,6 @@ from aladin_index.search.searcher import AskedSearch
 from aladin_network.errors import (
     ImageError,
     InputError,
-    ShapeError,
     TextTooLongError,
     UnknownItemError,
 )
@@ -32,7 +31,6 @@ from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Target
 from aladin_service.search.job import (
     Answered,
-    EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
     Query,
@@ -104,7 +102,6 @@ def queries(query_photo: Image.Image, encoded: Encoded, image_ids: list[str]) ->
         *map(TextQuery, TEXTS),
         *map(PhotoQuery, photos),
         ItemQuery(image_ids[0]),
-        EmbeddingQuery(tuple(float(value) for value in range(1, 17))),
     ]
 
 
@@ -112,7 +109,6 @@ def queries(query_photo: Image.Image, encoded: Encoded, image_ids: list[str]) ->
 def test_a_batch_is_answered_as_its_queries_one_by_one(
     worker: Worker, queries: list[Query], target: Target
 ) -> None:
-    queries = [query for query in queries if not isinstance(query, EmbeddingQuery)]
     together = answer(worker, [job(query, target) for query in queries])
     assert sorted(together) == list(range(len(queries)))
     for place, query in enumerate(queries):
@@ -133,23 +129,19 @@ BAD: list[tuple[Query, type[Exception]]] = [
     (PhotoQuery(b"broken"), ImageError),
     (PhotoQuery(b""), ImageError),
     (ItemQuery("nobody"), UnknownItemError),
-    (EmbeddingQuery((1.0, 2.0)), ShapeError),
-    (EmbeddingQuery((0.0,) * 16), InputError),
-    (EmbeddingQuery((float("nan"),) * 16), InputError),
 ]
 
 
 def test_what_is_wrong_with_a_query_is_its_own_trouble(
     worker: Worker, queries: list[Query]
 ) -> None:
-    good = [query for query in queries if not isinstance(query, EmbeddingQuery)]
-    alone = answer(worker, [job(query) for query in good])
-    mixed = [query for pair in zip(itertools.cycle(good), dict(BAD)) for query in pair]
+    alone = answer(worker, [job(query) for query in queries])
+    mixed = [query for pair in zip(itertools.cycle(queries), dict(BAD)) for query in pair]
     results = answer(worker, [job(query) for query in mixed])
     assert sorted(results) == list(range(len(mixed)))
     for place, query in enumerate(mixed):
-        if query in good:
-            assert_same(hits(results[place]), hits(alone[good.index(query)]))
+        if query in queries:
+            assert_same(hits(results[place]), hits(alone[queries.index(query)]))
         else:
             assert type(results[place]) is dict(BAD)[query]
 
@@ -308,24 +300,6 @@ def test_a_remembered_photo_still_has_its_boxes(
         )
     assert first == again
     assert first[0]["evidence"][0]["box"] is not None
-
-
-def test_a_given_embedding_is_searched_by_its_direction(
-    worker: Worker, image_ids: list[str]
-) -> None:
-    searcher = worker.searcher()
-    embedding = searcher.stored_query(image_ids[2]).encoding.embedding[0]
-    results = answer(
-        worker,
-        [job(EmbeddingQuery(tuple((factor * embedding).tolist()))) for factor in (1.0, 7.0)],
-    )
-    itself = ItemQuery(image_ids[2], include_itself=True)
-    by_item = hits(answer(worker, [job(itself)])[0])
-    assert by_item[0]["id"] == image_ids[2]
-    for result in results.values():
-        assert_same(hits(result), by_item)
-        assert isinstance(result, Answered)
-        assert json.loads(result.body)["reranked"] is False
 
 
 def test_a_query_without_the_time_is_answered_in_match_order(worker: Worker) -> None:

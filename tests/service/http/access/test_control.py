@@ -335,13 +335,13 @@ async def test_what_is_added_and_asked_for_costs_by_the_item(
     key = add_key(keys_file, "key", ["read", "write"], requests_per_s=1, burst=5)
     items = [{"id": f"item {number}", "text": "a dog"} for number in range(30)]
     add = ("POST", "/v1/items/texts", {"json": {"items": items}})
-    describe = ("POST", "/metadata", {"json": {"ids": ["a"] * 40}})
+    encode = ("POST", "/v1/embeddings", {"json": {"input": [{"image": "!"}] * 40}})
     async with door(keys_file=keys_file) as client:
         assert (await ask(client, add, x_api_key=key)).status_code == 201
         refused = await ask(client, ADD, x_api_key=key)  # at 25 below nothing
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "26")
         clock.now_s += 30
-        assert (await ask(client, describe, x_api_key=key)).status_code == 404  # there is none
+        assert (await ask(client, encode, x_api_key=key)).status_code == 422  # no photo
         refused = await ask(client, SEARCH, x_api_key=key)
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "36")
         clock.now_s += 36
