@@ -4,7 +4,8 @@
     python -m benchmarks.house --list       also every place that breaks a rule
     python -m benchmarks.house --query      the functions of a text query over HTTP, in call order
     python -m benchmarks.house --photo      those of a photo that is added to the index over HTTP
-    python -m benchmarks.house --check      only the rules of the sources; exit status 1: broken
+    python -m benchmarks.house --weight     lines of each capability; --since REV: what was changed
+    python -m benchmarks.house --check      only rules and weight; exit status 1: a rule is broken
 
 Everything outside the tests counts. The requests go through the real application, in one process,
 to a small index of random photos, whose network is computed by graphs; a warm request is counted,
@@ -14,18 +15,23 @@ on all threads.
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.lib.source_tree import PACKAGES, FolderCycle, SourceTree
+from benchmarks.lib.source_tree import PACKAGES, FolderCycle, Place, SourceTree
+from benchmarks.lib.weight import Weight, weights
 
 ROOT = Path(__file__).resolve().parents[1]
 
 MAX_LOOSE_MODULES = 8
-MAX_FUNCTION_LINES = 100
+MAX_COMPLEXITY = 8
+MAX_PARAMETERS = 8
 MAX_FILE_LINES = 500
 # A module is justified by two importers, or by this many lines.
 MIN_MODULE_LINES = 80
@@ -42,12 +48,21 @@ PLUG_IN_FOLDERS = (
     "routers",
 )
 
+# The official codes name the parameters of a loss; an option of a command is a parameter.
+LONG_SIGNATURES = ("training/aladin_training/losses", "service/aladin_service/commands")
+# A data class mirrors another that has this share of its fields, from so many fields on.
+MIRRORING_SHARE = 0.75
+MIRRORING_FIELDS = 4
+
 # Numbers of exceptions to the rules; none may rise.
 MAX_FOLDER_CYCLES = 0
-MAX_LONG_FUNCTIONS = 0
 MAX_LONG_FILES = 0
 MAX_SMALL_MODULES = 0
 MAX_DANGLING_ENTRIES = 0
+MAX_COMPLEX_FUNCTIONS = 44
+MAX_LONG_SIGNATURES = 17
+MAX_CHECKS_OF_IMPLEMENTATIONS = 22
+MAX_MIRRORING_CLASSES = 104
 
 
 class Rule(NamedTuple):
@@ -89,13 +104,19 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the places that break a rule")
     parser.add_argument("--query", action="store_true", help="list the functions of a text query")
     parser.add_argument("--photo", action="store_true", help="list the functions of a new photo")
+    parser.add_argument("--weight", action="store_true", help="print the lines of each capability")
+    parser.add_argument("--since", metavar="REV", help="a revision: also print what was changed")
     parser.add_argument("--check", action="store_true", help="check the rules that need no run")
     options = parser.parse_args()
     if options.query or options.photo:
         return _print_calls(query=options.query, photo=options.photo)
+    if options.weight:
+        _print_weights(weights(ROOT, options.since))
+        return 0
     tree = SourceTree(ROOT)
     rules = static_rules(tree)
     if options.check:
+        _print_weights(weights(ROOT, options.since))
         broken = [rule for rule in rules if not rule.holds]
         _print_rules(broken or rules, places=bool(broken))
         return 1 if broken else 0
@@ -119,9 +140,24 @@ def static_rules(tree: SourceTree) -> list[Rule]:
         ),
         Rule(f"packages with more than {MAX_LOOSE_MODULES} loose modules", 0, loose),
         Rule(
-            f"functions over {MAX_FUNCTION_LINES} lines",
-            MAX_LONG_FUNCTIONS,
-            [str(place) for place in tree.long_functions(MAX_FUNCTION_LINES)],
+            f"functions of a complexity above {MAX_COMPLEXITY}",
+            MAX_COMPLEX_FUNCTIONS,
+            _ruff("C901", f"lint.mccabe.max-complexity={MAX_COMPLEXITY}"),
+        ),
+        Rule(
+            f"signatures of more than {MAX_PARAMETERS} parameters",
+            MAX_LONG_SIGNATURES,
+            _ruff("PLR0913", f"lint.pylint.max-args={MAX_PARAMETERS}", exempt=LONG_SIGNATURES),
+        ),
+        Rule(
+            "isinstance of a Protocol's implementation",
+            MAX_CHECKS_OF_IMPLEMENTATIONS,
+            [str(place) for place in tree.checks_of_implementations()],
+        ),
+        Rule(
+            "data classes that mirror another",
+            MAX_MIRRORING_CLASSES,
+            [str(place) for place in tree.mirroring_classes(MIRRORING_SHARE, MIRRORING_FIELDS)],
         ),
         Rule(
             f"files over {MAX_FILE_LINES} lines",
@@ -139,6 +175,30 @@ def static_rules(tree: SourceTree) -> list[Rule]:
             [str(place) for place in tree.dangling_entries()],
         ),
     ]
+
+
+def _ruff(rule: str, setting: str, exempt: tuple[str, ...] = ()) -> list[str]:
+    """Let ruff look for violations of a rule in the packages."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "ruff", "check", "--isolated", "--exit-zero"),
+            *("--select", rule, "--config", setting, "--output-format", "json", *PACKAGES),
+        ],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = json.loads(done.stdout)
+    places = [
+        Place(
+            Path(each["filename"]).relative_to(ROOT).as_posix(),
+            each["location"]["row"],
+            each["message"],
+        )
+        for each in found
+    ]
+    return [str(place) for place in places if not place.file.startswith(exempt)]
 
 
 def _describe(cycle: FolderCycle) -> str:
@@ -159,6 +219,15 @@ def _print_sizes(tree: SourceTree) -> None:
         top = str(len(loose[PACKAGES[area]])) if area in PACKAGES else ""
         print(f"{area:16}{files[area]:>7}{lines[area]:>9,}{top:>16}")
     print(f"{'sum':16}{files.total():>7}{lines.total():>9,}\n")
+
+
+def _print_weights(rows: Mapping[str, Weight]) -> None:
+    names = [field.name for field in fields(Weight)]
+    total = Weight(*(sum(getattr(row, name) for row in rows.values()) for name in names))
+    print(f"{'capability':28}" + "".join(f"{name:>12}" for name in names))
+    for title, row in [*rows.items(), ("sum", total)]:
+        print(f"{title:28}" + "".join(f"{getattr(row, name):>12,}" for name in names))
+    print()
 
 
 def _print_rules(rules: Sequence[Rule], *, places: bool) -> None:

@@ -12,7 +12,10 @@ from benchmarks.lib.source_tree import SourceTree
 RULES = (
     "folder cycles",
     "packages with more than 8 loose modules",
-    "functions over 100 lines",
+    "functions of a complexity above 8",
+    "signatures of more than 8 parameters",
+    "isinstance of a Protocol's implementation",
+    "data classes that mirror another",
     "files over 500 lines",
     "modules under 80 lines with one importer",
     "dangling docstring entries",

@@ -176,14 +176,58 @@ class SourceTree:
                 cycles.append(FolderCycle(parent, sorted(members), inside))
         return cycles
 
-    def long_functions(self, limit: int) -> list[Place]:
-        """List the functions of more than `limit` lines, docstring and signature included."""
+    def checks_of_implementations(self) -> list[Place]:
+        """List the calls of `isinstance` with a class that implements a Protocol of this tree.
+
+        A class implements a Protocol of at least two members if it has all of them itself.
+        """
+        classes = [
+            node for file in self.files for node in file.nodes if isinstance(node, ast.ClassDef)
+        ]
+        protocols = {node.name: _members(node) for node in classes if _is_protocol(node)}
+        implementing = {
+            node.name
+            for node in classes
+            if node.name not in protocols
+            and any(len(named) > 1 and named <= _members(node) for named in protocols.values())
+        }
         return [
-            Place(file.file, node.lineno, f"{node.name} has {lines} lines")
+            Place(file.file, node.lineno, f"isinstance of {name}")
             for file in self.files
             for node in file.nodes
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > limit
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+            for name in sorted(set(re.findall(r"\w+", ast.unparse(node.args[1]))) & implementing)
+        ]
+
+    def mirroring_classes(self, share: float, least: int) -> list[Place]:
+        """List the data classes of the packages whose fields mostly stand in another one, too.
+
+        Args:
+            share: Share of a class's own fields that the other class has.
+            least: Number of own fields from which on a class counts.
+        """
+        fields = [
+            (file, node, names)
+            for file in self.files
+            if file.area in PACKAGES
+            for node in file.nodes
+            if isinstance(node, ast.ClassDef) and not _is_protocol(node)
+            if len(names := _fields(node)) >= least
+        ]
+        return [
+            Place(file.file, node.lineno, f"{node.name} mirrors {most.name}")
+            for file, node, names in fields
+            for most, shared in [
+                max(
+                    (
+                        (other, len(names & named))
+                        for _, other, named in fields
+                        if other is not node
+                    ),
+                    key=lambda pair: pair[1],
+                )
+            ]
+            if shared >= share * len(names)
         ]
 
     def long_files(self, limit: int) -> list[Place]:
@@ -224,6 +268,26 @@ class SourceTree:
             for file in self.files
             for line, entry in _dangling_entries(file.nodes)
         ]
+
+
+def _is_protocol(node: ast.ClassDef) -> bool:
+    return any(re.match(r"(typing\.)?Protocol\b", ast.unparse(base)) for base in node.bases)
+
+
+def _members(node: ast.ClassDef) -> set[str]:
+    named = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+    return {*named, *_fields(node)} - {"__init__"}
+
+
+def _fields(node: ast.ClassDef) -> set[str]:
+    return {
+        each.target.id
+        for each in node.body
+        if isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and not each.target.id.startswith("_")
+        and not ast.unparse(each.annotation).startswith("ClassVar")
+    }
 
 
 def _read(root: Path) -> Iterator[SourceFile]:

@@ -8,7 +8,18 @@ import pytest
 
 from benchmarks.lib.source_tree import PACKAGES, SourceTree
 
-LONG_FUNCTION = "def long():\n" + "    pass\n" * 80
+PROTOCOL = """
+class Store(Protocol):
+    name: str
+    def get(self): ...
+
+class Files:
+    name: str
+    def get(self): ...
+
+class Half:
+    name: str
+"""
 DOCSTRING = '''"""A module.
 
 Note: of no interest.
@@ -108,15 +119,37 @@ def test_a_tree_of_imports_has_no_cycle(root: Path) -> None:
     assert SourceTree(root).folder_cycles() == []
 
 
-def test_functions_and_files_are_long_beyond_their_limits(root: Path) -> None:
-    write(root, "index/aladin_index/a.py", LONG_FUNCTION)
+def test_files_are_long_beyond_their_limit(root: Path) -> None:
+    write(root, "index/aladin_index/a.py", "x = 1\n" * 81)
     tree = SourceTree(root)
-    assert [str(place) for place in tree.long_functions(80)] == [
-        "index/aladin_index/a.py:1: long has 81 lines"
-    ]
-    assert tree.long_functions(81) == []
     assert [place.file for place in tree.long_files(80)] == ["index/aladin_index/a.py"]
     assert tree.long_files(81) == []
+
+
+def test_isinstance_may_not_ask_for_an_implementation_of_a_protocol(root: Path) -> None:
+    write(root, "index/aladin_index/a.py", PROTOCOL)
+    write(
+        root,
+        "service/aladin_service/b.py",
+        "isinstance(x, Half)\nisinstance(x, int | Files)\nisinstance(x, a.Files)\n",
+    )
+    assert [str(place) for place in SourceTree(root).checks_of_implementations()] == [
+        "service/aladin_service/b.py:2: isinstance of Files",
+        "service/aladin_service/b.py:3: isinstance of Files",
+    ]
+
+
+def test_a_data_class_mirrors_another_that_has_most_of_its_fields(root: Path) -> None:
+    write(root, "index/aladin_index/a.py", "class Full:\n    a: int\n    b: int\n    c: int\n")
+    write(root, "index/aladin_index/b.py", "class Most:\n    a: int\n    b: int\n    d: int\n")
+    write(root, "index/aladin_index/c.py", "class Other:\n    a: int\n    x: int\n    y: int\n")
+    tree = SourceTree(root)
+    assert [str(place) for place in tree.mirroring_classes(0.6, 3)] == [
+        "index/aladin_index/a.py:1: Full mirrors Most",
+        "index/aladin_index/b.py:1: Most mirrors Full",
+    ]
+    assert tree.mirroring_classes(0.7, 3) == []
+    assert tree.mirroring_classes(0.6, 4) == []
 
 
 def test_a_small_module_needs_two_importers(root: Path) -> None:
