@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from urllib.parse import urlencode
@@ -16,7 +15,6 @@ from playwright.sync_api import expect
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.calibration.sets import PredictionSets
 from benchmarks.service.search_page import SearchPage, data_of
 from tests.browser.conftest import OpenPage, OpenService
 
@@ -101,76 +99,3 @@ def test_the_least_probability_is_chosen(page: SearchPage, api: httpx.Client) ->
     likely = api.post("/v1/search/images", json=body).json()
     assert page.ids() == [hit["id"] for hit in likely["hits"]]
     assert all(hit["probability"] >= 0.95 for hit in likely["hits"])
-
-
-def with_sets(index: Path, items: int, least: float) -> None:
-    """Give an index prediction sets of photos, the same for confidences up to 85 %.
-
-    Args:
-        index: Index to change.
-        items: Number of items that the calibration is said to have searched.
-        least: Least probability of a set's photos, which are of the first stage's best 100.
-    """
-    calibration = describe(index).calibration
-    assert calibration is not None
-    calibration = replace(calibration, pool=100)
-    models = calibration.text_to_image
-    sets = PredictionSets(items=items, least=[least] * 36)
-    models = replace(models, aligned=replace(models.aligned, sets=sets))
-    store_calibration(index, replace(calibration, text_to_image=models))
-
-
-def test_a_set_holds_a_right_hit_in_a_share_of_the_searches(
-    open_page: OpenPage, open_service: OpenService, index_folder: Path, tmp_path: Path
-) -> None:
-    index = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    with_sets(index, 10_000, 0.0)
-    with open_service(index=index) as url:
-        body = {"text": WORDS, "k": 100}
-        hits = httpx.post(f"{url}/v1/search/images", json=body, timeout=30).json()["hits"]
-    probabilities = sorted({hit["probability"] for hit in hits})
-    # Between two of them, and below more than the page loads at a time.
-    least = sum(probabilities[-31:-29]) / 2
-    of_set = [hit["id"] for hit in hits if hit["probability"] > least]
-    assert 24 < len(of_set) < 100
-    with_sets(index, 10_000, least)
-    with open_service(index=index) as url:
-        page = open_page(url)
-        page.open().find(WORDS)
-        page.show_details().page.locator("#options-toggle").click()
-        confidence = page.page.locator("#option-confidence")
-        slider = page.page.locator("#option-min-probability")
-
-        with page.answer_shown() as answer:
-            confidence.select_option("0.8")
-        assert [hit["id"] for hit in answer["hits"]] == of_set
-        status = page.page.locator("#status")
-        expect(status).to_contain_text(f"{len(of_set)} photos shown")
-        expect(status).to_contain_text("among them in 80 % of the searches")
-        expect(slider).to_be_disabled()
-
-        with page.answer_shown():
-            confidence.select_option("")
-        expect(page.hits).to_have_count(24)
-        expect(slider).to_be_enabled()
-
-        page.open(urlencode({"text": WORDS, "confidence": 0.75}))  # a shared search
-        page.expect_hits(of_set)
-        expect(confidence).to_have_value("0.75")
-
-        page.open(urlencode({"text": WORDS, "confidence": 0.9}))
-        expect(page.error).to_contain_text("expected at most 0.85")
-        page.complaints.expect("status of 422")
-
-
-def test_without_a_set_no_hit_is_left_out(
-    open_page: OpenPage, open_service: OpenService, index_folder: Path, tmp_path: Path
-) -> None:
-    index = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    with_sets(index, 10, 0.99)  # this index has many more items
-    with open_service(index=index) as url:
-        page = open_page(url)
-        page.open(urlencode({"text": WORDS, "confidence": 0.8}))
-        expect(page.page.locator("#status")).to_contain_text("no hit was left out")
-        expect(page.hits).to_have_count(64)  # all of them
-        page.open_state()  # no photo is asked for when the service ends

@@ -18,7 +18,6 @@ from aladin_network.calibration.features import (
     CandidateScores,
     Judgement,
     LogisticModel,
-    hit_features,
     judged_features,
     probability_of_all,
 )
@@ -28,7 +27,6 @@ from aladin_network.calibration.measures import (
     DirectionFigures,
     NoMatchKind,
 )
-from aladin_network.calibration.sets import PredictionSets
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
@@ -60,7 +58,6 @@ class ProbabilityModels:
         no_match_below: Match probability below which an answer reports that there is no match.
         unlike: Models that tell queries with a match from further kinds of queries without one; in
             all, each kind is equally likely.
-        sets: Thresholds of prediction sets, or None if the calibration has none.
     """
 
     hit: LogisticModel
@@ -69,7 +66,6 @@ class ProbabilityModels:
     unlike: dict[NoMatchKind, LogisticModel] = field(
         default_factory=dict[NoMatchKind, LogisticModel]
     )
-    sets: PredictionSets | None = None
 
     @property
     def match_models(self) -> list[LogisticModel]:
@@ -126,22 +122,6 @@ class DirectionCalibration:
             no_match=match_probability < models.no_match_below,
             probabilities=probability_of_all([models.hit], of_hits),
         )
-
-    def in_set(self, pool: CandidateScores, confidence: float) -> NDArray[np.bool_]:
-        """Tell which items of a pool are in the prediction set of a confidence.
-
-        Args:
-            pool: See `judge`; at least one item.
-            confidence: At most `PredictionSets.most`.
-
-        Returns:
-            (pool,) bool; nothing without sets.
-        """
-        models = self.matching if pool.align is None else self.aligned
-        if models.sets is None:
-            return np.zeros(len(pool.rows), dtype=np.bool_)
-        of_pool = models.hit.probability(hit_features(pool, pool))
-        return of_pool >= models.sets.threshold(confidence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +209,6 @@ class Calibration:
         aligned: bool = True,
         words: float | None = None,
         typed: int | None = None,
-        tells_matches: bool = True,
     ) -> Unreliable | None:
         """Return why the probabilities of an answer are unreliable, or None if they are reliable.
 
@@ -246,8 +225,6 @@ class Calibration:
                 shows whether there is any caption or photo that the calibration may judge.
             typed: Number of words of a text query as it was typed, which tells whether it is a
                 short text; or None if unknown.
-            tells_matches: Whether the calibration has to distinguish queries with a match from
-                those without, as a judgement of an answer requires and a prediction set does not.
 
         Returns:
             None if the probabilities are reliable.
@@ -259,7 +236,7 @@ class Calibration:
         of_direction = short.figures if short and is_short else self.figures.of(direction)
         figures = of_direction.aligned if aligned else of_direction.matching
         told = figures.kinds or {"hard": figures.auroc["probability"]}
-        if tells_matches and max(each.value for each in told.values()) < LEAST_AUROC:
+        if max(each.value for each in told.values()) < LEAST_AUROC:
             return "weak_calibration"
         lengths = self.fitted_on.text_lengths
         if is_short:

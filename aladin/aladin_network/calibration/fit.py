@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,12 +42,6 @@ from aladin_network.calibration.measures import (
     compare_auroc,
     reliability,
 )
-from aladin_network.calibration.set_fit import (
-    find_right_answers,
-    fit_served_sets,
-    measure_by_halves,
-    measure_sets,
-)
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import Direction, NullProgress, Progress
@@ -65,12 +58,10 @@ class AskedDirection(NamedTuple):
     Attributes:
         queries: Queries with their candidates.
         num_candidates: Number of candidates that a search passes to the second stage.
-        items: Number of items that are searched; without it there are no prediction sets.
     """
 
     queries: Sequence[AskedQuery]
     num_candidates: int
-    items: int | None = None
 
 
 class AskedShortTexts(NamedTuple):
@@ -192,10 +183,8 @@ def _fit_direction(
     comparisons: list[AurocComparison] = []
     density, novelty = _fit_density(asked.queries) or (None, None)
     for order in (fusion, None):
-        examples = make_examples(*asked[:2], prior, order, novelty)
+        examples = make_examples(*asked, prior, order, novelty)
         models = _fit(examples, what, false_alarms, progress)
-        found = find_right_answers(asked.queries, models.hit, order)
-        models = replace(models, sets=fit_served_sets(found, asked.items))
         if report_on is None:
             of_hits = out_of_fold(
                 examples.hits, f"{what}, hits", lambda some, name: [fit_logistic(some, name)]
@@ -205,17 +194,16 @@ def _fit_direction(
                 f"{what}, queries",
                 lambda some, name: list(fit_kinds(some, name).values()),
             )
-            sets = measure_by_halves(asked.queries, examples.hits, f"{what}, sets", order)
         else:
             of_others = None if density is None else density.novelty(_embeddings(report_on.queries))
-            examples = make_examples(*report_on[:2], prior, order, of_others)
-            sets = measure_sets(found, find_right_answers(report_on.queries, models.hit, order))
+            examples = make_examples(*report_on, prior, order, of_others)
             of_hits = models.hit.probability(examples.hits.features)
             of_match = probability_of_all(models.match_models, examples.match.features)
         comparisons.append(compare_with_thresholds(examples, of_match))
         fitted.append(models)
-        figures = measure(examples, of_hits, of_match, comparisons[-1], models.no_match_below)
-        measured.append(replace(figures, sets=sets))
+        measured.append(
+            measure(examples, of_hits, of_match, comparisons[-1], models.no_match_below)
+        )
     return _FittedDirection(
         DirectionCalibration(aligned=fitted[0], matching=fitted[1], density=density),
         DirectionFigures(aligned=measured[0], matching=measured[1]),

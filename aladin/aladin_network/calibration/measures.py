@@ -88,25 +88,6 @@ class NoMatchFigures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetFigures:
-    """Figures of prediction sets, on queries that their threshold was not fitted to.
-
-    Attributes:
-        confidence: Share of the queries whose sets are to hold a right answer.
-        cover: Share of the queries whose sets do.
-        size: Mean number of items in a set.
-        fixed_cover: Share of the queries with a right answer among a fixed number of first hits.
-        fixed_size: That number, fitted for the same confidence.
-    """
-
-    confidence: float
-    cover: float
-    size: float
-    fixed_cover: float
-    fixed_size: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class ProbabilityFigures:
     """Figures of one pair of models.
 
@@ -121,7 +102,6 @@ class ProbabilityFigures:
         auroc_gain: AUROC of the probability minus that of each threshold.
         kinds: AUROC of distinguishing queries with a match from those of each kind, by the
             probability; empty if there is only one kind.
-        sets: Figures of prediction sets, or None if there are none of this confidence.
     """
 
     hits: Reliability
@@ -131,7 +111,6 @@ class ProbabilityFigures:
     auroc: dict[str, Estimate]
     auroc_gain: dict[str, Estimate]
     kinds: dict[NoMatchKind, Estimate] = field(default_factory=dict[NoMatchKind, Estimate])
-    sets: SetFigures | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

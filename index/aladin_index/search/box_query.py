@@ -55,9 +55,8 @@ def check_boxed(
         )
     if not collection.has_tokens:
         raise InputError(f"box: the {collection.target} of this index have no tokens to compare")
-    for name in ("min_probability", "confidence"):
-        if getattr(options, name) is not None:
-            raise InputError(f"{name}: hits of a query by a box have no probability")
+    if options.min_probability is not None:
+        raise InputError("min_probability: hits of a query by a box have no probability")
 
 
 def take_box(

@@ -150,8 +150,6 @@ def check_query(
         raise InputError("explain: expected the query's text, got none")
     if options.lexical and query.text is None:
         raise InputError("lexical: expected a query of one text, got none")
-    if options.lexical and options.confidence is not None:
-        raise InputError("lexical: a prediction set is one of both stages alone, without words")
     if options.min_probability is not None:
         if calibration is None:
             raise InputError(

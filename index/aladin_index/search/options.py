@@ -144,21 +144,8 @@ class SearchOptions:
             description="Weight of rare words of a text query that an item's own text, file name or"
             " metadata has; null and 0 search without. With 1, an item that alone has a word passes"
             " all items that have none. `stages.lexical` of a hit names the words. A query without"
-            " a text, or of several parts, is refused, and so is `confidence` beside it; an index"
-            " in a vector database has no words, and `degraded` contains lexical."
-        ),
-    ] = None
-
-    confidence: Annotated[
-        float | None,
-        Ge(0.5),
-        Le(0.99),
-        Field(
-            description="Share of queries in which the answer is to hold a right item: only hits of"
-            " the prediction set are returned, fewer for a clear query. It is cut from the first"
-            " stage's best 100; `offset` and `k` count before, and `set.truncated` says whether the"
-            " page lacks items of it. The index has to be calibrated for it, and"
-            " `min_probability` must not be given."
+            " a text, or of several parts, is refused; an index in a vector database has no words,"
+            " and `degraded` contains lexical."
         ),
     ] = None
     sort: Annotated[
@@ -212,8 +199,6 @@ class SearchOptions:
         """
         if self.sort is not None and not self.sort_field:
             raise InputError(f"sort: expected the name of a field, got {brief(self.sort)}")
-        if self.confidence is not None and self.min_probability is not None:
-            raise InputError("confidence, min_probability: expected at most one of them, got both")
         for bound in _BOUNDS:
             value = getattr(self, bound.name)
             if value is None or value in bound.words:
@@ -235,7 +220,6 @@ class SearchOptionFields(TypedDict, total=False):
     timeout_ms: float
     min_probability: float
     lexical: float
-    confidence: float
     sort: str
 
 

@@ -105,8 +105,6 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
         raise InputError("lexical: expected a query of one text, got several parts")
     if options.min_probability is not None:
         raise InputError("min_probability: hits of a query of several parts have no probability")
-    if options.confidence is not None:
-        raise InputError("confidence: a query of several parts has no prediction set")
     counts: Counter[Role] = Counter(part.role for part in query.parts)
     weights = [_weight(part.role, part.weight, counts) for part in query.parts]
     chosen = [

@@ -19,11 +19,9 @@ from aladin_index.search.found_box import add_found
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.negation import NEGATION_WORD, suggest_split
 from aladin_index.search.parts import PartScores
-from aladin_index.search.prediction_set import cut_set
 from aladin_index.search.rerank import RankedPage, sort_hits
 from aladin_index.search.results import (
     AnswerPart,
-    AnswerSet,
     Evidence,
     FieldWords,
     HitPart,
@@ -58,7 +56,6 @@ class Verdict(NamedTuple):
         unreliable_because: Why it may not, or None; several_parts and box without any probability.
         filter_ignored: Whether `min_probability` was not applied because the probabilities are
             not reliable.
-        prediction_set: The set that was asked for by a confidence, or None.
     """
 
     kept: NDArray[np.int64]
@@ -68,7 +65,6 @@ class Verdict(NamedTuple):
     reliable: bool | None = None
     unreliable_because: Unreliable | Literal["several_parts", "box"] | None = None
     filter_ignored: bool = False
-    prediction_set: AnswerSet | None = None
 
 
 class Page(NamedTuple):
@@ -108,9 +104,6 @@ def judge(
     is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
     if calibration is None or is_uncounted or len(pool.rows) == 0:
         verdict = Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
-        if search.options.confidence is not None:
-            no_set = AnswerSet(confidence=search.options.confidence, unreliable_because="no_sets")
-            verdict = verdict._replace(prediction_set=no_set)
         if any(part.search.calibration for part in search.parts):
             return verdict._replace(reliable=False, unreliable_because="several_parts")
         if calibration is not None and search.query.box is not None:
@@ -130,17 +123,6 @@ def judge(
         words=float(np.median(words)),
         typed=typed,
     )
-    if search.options.confidence is not None:
-        kept, prediction_set = cut_set(search, calibration, candidates, hits, typed)
-        return Verdict(
-            kept=kept,
-            probabilities=judgement.probabilities[kept].tolist(),
-            match_probability=judgement.match_probability,
-            no_match=judgement.no_match if unreliable_because is None else None,
-            reliable=unreliable_because is None,
-            unreliable_because=unreliable_because,
-            prediction_set=prediction_set,
-        )
     least = search.options.min_probability or 0.0
     if unreliable_because is not None:
         return Verdict(
@@ -190,8 +172,6 @@ def _answer(
     words = search.words if search.options.lexical else None
     if search.options.lexical and words is None:
         degraded.append("lexical")
-    if verdict.prediction_set is not None and verdict.prediction_set.unreliable_because:
-        degraded.append("confidence")
     evidence, looked_up_s = None, time.monotonic()
     if search.options.explain and search.is_crossing and not index.checkpoint.alignment_trained:
         degraded.append("explain")
@@ -228,7 +208,6 @@ def _answer(
         unknown_fields=unknown_fields(index, search) if found.is_empty else [],
         parts=_answer_parts(search) if search.parts else None,
         suggestion=None if negated is None else suggest_split(negated.string),
-        set=verdict.prediction_set,
         took_ms=TookMs(
             decode=search.query.decode_ms,
             encode=search.query.encode_ms,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from aladin_index.search.answer_facts import AnswerSet, AnswerUpgrade, HitModel
+from aladin_index.search.answer_facts import AnswerUpgrade, HitModel
 
 # x0, y0, x1, y1 in fractions of a photo's width and height.
 Box = tuple[float, float, float, float]
@@ -252,8 +252,7 @@ class SearchAnswer:
             " the vector database could not return the tokens; explain if the model's alignment"
             " was not trained, so that there is no evidence; lexical if the index is in a vector"
             " database, which has no words; min_probability if the probabilities"
-            " are not reliable, so that no hit was left out; confidence if there is no set. Empty"
-            " if nothing was left out."
+            " are not reliable, so that no hit was left out. Empty if nothing was left out."
         ),
     ]
     match_probability: Annotated[
@@ -317,10 +316,6 @@ class SearchAnswer:
             " not applied: the hits are those of the whole text. Otherwise null."
         ),
     ] = None
-    set: Annotated[
-        AnswerSet | None,
-        Field(description="The prediction set; null unless requested by `confidence`."),
-    ] = None
     upgrade: Annotated[
         AnswerUpgrade | None,
         Field(
@@ -328,7 +323,7 @@ class SearchAnswer:
             " of a hit is then the number of standard deviations above the mean score that its"
             " model gives to a sample of the items, and there are no probabilities. Null if one"
             " model answered alone, as for queries by id, by an embedding, by a box or of several"
-            " parts, and with `min_probability`, `confidence` or `lexical`."
+            " parts, and with `min_probability` or `lexical`."
         ),
     ] = None
     took_ms: TookMs

@@ -24,7 +24,6 @@ from aladin_index.search.lexical import find_words, rank_with_words
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.parts import join_parts
-from aladin_index.search.prediction_set import check_confidence
 from aladin_index.search.presenting import Page, Times, judge, present
 from aladin_index.search.region_embedder import LazyEmbedder
 from aladin_index.search.rerank import rerank
@@ -109,7 +108,7 @@ class TwoStageSearcher:
         Raises:
             NoSuchTargetError: If the index has no such collection.
             InputError: If an option is out of its bounds, the filter is malformed,
-                `min_probability` or `confidence` is given although hits have no probability, or a
+                `min_probability` is given although hits have no probability, or a
                 text query is to be explained, or searched by words, without its text.
             ShapeError: If the query is not one item of the index's dimensions.
             EngineUnavailableError: If the first stage does not answer.
@@ -218,8 +217,6 @@ class TwoStageSearcher:
             fusion = fusion if is_crossing else region_fusion(query)
         check_query(query, options, collection, calibration, is_crossing=is_crossing)
         judging = calibration if is_crossing else None
-        if options.confidence is not None:
-            check_confidence(query, options.confidence, judging, direction)
         tokens = query.encoding.tokens[0][query.encoding.mask[0]]
         compares = is_crossing or query.box is not None
         aligns = compares and is_aligned and collection.entry.token_count > 0

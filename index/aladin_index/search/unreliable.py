@@ -1,4 +1,4 @@
-"""What the codes in `unreliable_because` of an answer, or of its prediction set, mean to people."""
+"""What the codes in `unreliable_because` of an answer mean to people."""
 
 from __future__ import annotations
 
@@ -32,9 +32,6 @@ _REASONS = {
     "several_parts": _Reason("the index's calibration was fitted to queries of one part"),
     "upgrade": _Reason("two models answered, as the index is being upgraded from one to the other"),
     "box": _Reason("the index's calibration was fitted to whole photos"),
-    "filter": _Reason("the index's calibration was fitted without a filter"),
-    "more_items": _Reason("the index has more items than its calibration was fitted to", _FIT),
-    "no_sets": _Reason("the answer has no probabilities that a set could be cut by"),
 }
 
 

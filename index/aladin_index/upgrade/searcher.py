@@ -6,7 +6,7 @@ the new one's query over a bridge to the old model's encodings, as was chosen by
 (`aladin_index.upgrade.scale`) and merged, and each hit says which model scored it.
 
 What needs the live generation as a whole is answered by the old model alone: queries by an item, an
-embedding, a part of a photo or several parts, searches by words, probabilities, prediction sets.
+embedding, a part of a photo or several parts, searches by words, probabilities.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class UpgradingSearcher(TwoStageSearcher):
 
     def asks_both(self, target: Target, options: SearchOptions) -> bool:
         """Whether a text or a photo with these options is answered by both models."""
-        is_whole = options.min_probability is not None or options.confidence is not None
-        return target in self.sides and not is_whole and not options.lexical
+        is_whole = options.min_probability is not None or bool(options.lexical)
+        return target in self.sides and not is_whole
 
     def over_bridge(self, target: Target, query: EncodedQuery) -> EncodedQuery | None:
         """Return a query for the items that the new model has not encoded yet.

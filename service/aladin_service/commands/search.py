@@ -121,16 +121,6 @@ MinProbabilityOption = Annotated[
 ]
 _LEXICAL_HELP = "Weight of rare words of TEXT in the items' own texts, file names and metadata."
 LexicalOption = Annotated[float | None, typer.Option("--lexical", min=0, max=1, help=_LEXICAL_HELP)]
-ConfidenceOption = Annotated[
-    float | None,
-    typer.Option(
-        "--confidence",
-        min=0.5,
-        max=0.99,
-        help="Keep as many hits as it takes to hold a right one in this share of queries, at most "
-        "-k; needs a calibrated index.",
-    ),
-]
 SortOption = Annotated[
     str | None,
     typer.Option(
@@ -180,7 +170,6 @@ def search(
     fusion: FusionOption = None,
     min_probability: MinProbabilityOption = None,
     lexical: LexicalOption = None,
-    confidence: ConfidenceOption = None,
     filter_json: FilterOption = "{}",
     sort: SortOption = None,
     explain: ExplainOption = False,
@@ -224,7 +213,6 @@ def search(
         timeout_ms=timeout_ms,
         min_probability=min_probability,
         lexical=lexical,
-        confidence=confidence,
         sort=sort,
     )
     if url is not None:

@@ -203,16 +203,6 @@ class SearchPhotosArguments(_Page, _Parts):
             " Less likely hits are left out of their page.",
         ),
     ] = None
-    confidence: Annotated[
-        float | None,
-        Field(
-            ge=0.5,
-            le=0.99,
-            description="Share of queries in which the hits are to hold a right one, for an index"
-            " with probabilities: as many hits are returned as that takes, few for a clear query."
-            " Not together with min_probability.",
-        ),
-    ] = None
     lexical: Lexical = None
     include_thumbnails: Thumbnails = False
 

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from aladin_index.search.answer_facts import AnswerSet
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import Box, Role, SearchAnswer, SearchHit, SuggestedPart
 from aladin_index.search.unreliable import unreliable_reason
@@ -162,8 +161,6 @@ def search_result(answer: SearchAnswer, found: ItemKind, options: SearchOptions)
     may_be_short = options.min_probability is not None and len(answer.hits) > 0
     following = options.offset + options.k
     more = len(answer.hits) == options.k or may_be_short
-    if answer.set is not None and answer.set.size is not None:
-        more = answer.set.truncated and len(answer.hits) > 0
     judged = answer.probabilities_reliable is True
     return SearchResult(
         found=found,
@@ -265,20 +262,9 @@ def _notes(answer: SearchAnswer) -> list[str]:
         why = unreliable_reason(answer.unreliable_because)
         notes.append(f"this answer has no probabilities: {why}")
     notes += [_DEGRADED.get(each, f"left out: {each}") for each in answer.degraded]
-    if answer.set is not None:
-        notes.append(_set_note(answer.set))
     if answer.suggestion is not None:
         notes.append(_split_note(answer.suggestion))
     return notes
-
-
-def _set_note(found: AnswerSet) -> str:
-    if found.level is not None:
-        return f"a right item is among these hits in {found.level:.0%} of such queries"
-    if found.unreliable_because is not None:
-        why = unreliable_reason(found.unreliable_because)
-        return f"confidence was not applied, no hit was left out: {why}"
-    return f"the set has {found.size} items, of which this page lacks some"
 
 
 def _split_note(parts: Sequence[SuggestedPart]) -> str:

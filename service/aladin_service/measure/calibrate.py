@@ -260,10 +260,10 @@ def _ask(
                 queries = ask_images(
                     side, split, number, source.progress, source.correction, unmatched
                 )
-                asked["text_to_image"] = AskedDirection(queries, number, side.count)
+                asked["text_to_image"] = AskedDirection(queries, number)
             else:
                 queries = ask_texts(side, split, number, source.progress, source.correction)
-                asked["image_to_text"] = AskedDirection(queries, number, side.count)
+                asked["image_to_text"] = AskedDirection(queries, number)
     if len(asked) < 2:
         number = BuildSettings().default_candidates
         model, correction = source.checkpoint.model, source.correction
@@ -273,6 +273,5 @@ def _ask(
                 queries = among(direction)
                 if direction == "text_to_image" and unmatched is not None:
                     queries += ask_unmatched(model, split.images, unmatched, number, correction)
-                items = split.images if direction == "text_to_image" else split.texts
-                asked[direction] = AskedDirection(queries, number, items.size)
+                asked[direction] = AskedDirection(queries, number)
     return asked

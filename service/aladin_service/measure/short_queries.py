@@ -165,6 +165,4 @@ def ask_short_queries(
         for row in range(len(words))
     ]
     typed = np.array([len(text.split()) for text in queries.texts], dtype=np.int64)
-    return AskedShortTexts(
-        AskedDirection(asked, num_candidates, photos.size), TextLengths.of(typed)
-    )
+    return AskedShortTexts(AskedDirection(asked, num_candidates), TextLengths.of(typed))

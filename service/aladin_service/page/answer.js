@@ -162,17 +162,7 @@ function summary(search, answer, shown, moved = "") {
     isSorted(search) && !isLast(search, answer)
       ? `The best ${counted(shown, noun)}`
       : `${counted(shown, noun)} shown`;
-  return [order ? `${kept}, ${order}.` : `${kept}.`, setOf(answer, shown), method, unjudged, upgrade];
-}
-
-// What a prediction set promises, if one was asked for.
-function setOf({ set }, shown) {
-  if (!set) return "";
-  if (set.size === null) return " No such set can be told for this query, so no hit was left out.";
-  if (shown < set.size) return " The set has more.";
-  // The level of a page that lacks items of the set is unknown; it is at least what was asked for.
-  const share = percent(set.level ?? set.confidence);
-  return ` A right one is among them in ${share} of the searches like this one.`;
+  return [order ? `${kept}, ${order}.` : `${kept}.`, method, unjudged, upgrade];
 }
 
 // What two models answered while the index is upgraded from one to the other.
@@ -195,7 +185,6 @@ function emptiness({ offset, minProbability, filter, target }, answer) {
   if (minProbability !== null && answer.probabilities_reliable) {
     return "No hit is that likely. Lower the limit or rephrase the query.";
   }
-  if (answer.set?.size === 0) return "No hit is likely enough for the set. Rephrase the query.";
   if (Object.keys(filter).length) return nothingPasses(target);
   return nothingThere(target);
 }

@@ -5,15 +5,13 @@ import { partName, partsInOrder } from "./search.js";
 
 // --- The summary of an answer ---
 
-// Limits by probability that an answer may be without: its summary says so.
-const CUTS = ["min_probability", "confidence"];
-
 // The words of the method for an answer, without a full stop.
 export function methodOf(answer) {
   const how = answer.reranked
     ? `From ${answer.candidates} re-ranked candidates`
     : "Ranked by embedding only";
-  const lacking = answer.degraded.filter((each) => !CUTS.includes(each));
+  // The summary says that no hit was hidden.
+  const lacking = answer.degraded.filter((each) => each !== "min_probability");
   return lacking.length ? `${how}, degraded: ${lacking.join(", ")}` : how;
 }
 

@@ -1,5 +1,4 @@
-// The options panel: page size, candidates, fusion weight, weight of words, smallest probability, set of
-// a confidence.
+// The options panel: page size, candidates, fusion weight, weight of words, smallest probability.
 
 import { at, percent } from "./elements.js";
 import { indexFacts } from "./index_facts.js";
@@ -12,7 +11,6 @@ const fitted = at("option-fitted");
 const fusion = at("option-fusion");
 const lexical = at("option-lexical");
 const probability = at("option-min-probability");
-const confidence = at("option-confidence");
 const toggle = at("options-toggle");
 
 // onOptions(difference): called with the fields of the search that changed.
@@ -33,7 +31,7 @@ export function startOptions(onOptions) {
 }
 
 export function showOptions(search) {
-  choose(k, search.k, String);
+  choosePageSize(search.k);
   all.checked = search.candidates === "all";
   candidates.value = all.checked ? "" : search.candidates ?? "";
   rerank.checked = search.rerank;
@@ -43,11 +41,8 @@ export function showOptions(search) {
   // Words are searched for one text alone.
   lexical.disabled = search.parts.length > 0 || !(search.query === null || "text" in search.query);
   probability.value = search.minProbability ?? 0;
-  choose(confidence, search.confidence ?? "", (share) => `${percent(share)} of searches`);
-  // A smallest probability would make a set smaller than its confidence allows.
-  probability.disabled = search.parts.length > 0 || search.confidence !== null;
-  confidence.disabled = search.parts.length > 0;
-  if (search.minProbability !== null || search.confidence !== null) offerProbability();
+  probability.disabled = search.parts.length > 0;
+  if (search.minProbability !== null) offerProbability();
   showValues();
   // A search that was shared is shown as it is, also where the service refuses it.
   indexFacts.then(({ index }) => {
@@ -55,12 +50,12 @@ export function showOptions(search) {
   });
 }
 
-// Choose a value of a list; an address may contain one that the list lacks.
-function choose(list, value, nameOf) {
-  if (![...list.options].some((option) => option.value === String(value))) {
-    list.append(new Option(nameOf(value), value));
+// An address may contain a page size that the list lacks.
+function choosePageSize(size) {
+  if (![...k.options].some((option) => option.value === String(size))) {
+    k.append(new Option(String(size), size));
   }
-  list.value = value;
+  k.value = size;
 }
 
 // Show the values that the service used for an answer.
@@ -75,19 +70,17 @@ export function showUsed(answer) {
 
 // Only a calibrated index has probabilities.
 function offerProbability() {
-  for (const id of ["option-probability", "option-set"]) at(id).hidden = false;
+  at("option-probability").hidden = false;
 }
 
 function read() {
-  const ofSet = Number(confidence.value) || null;
   return {
     k: Number(k.value),
     candidates: all.checked ? "all" : candidates.value === "" ? null : Number(candidates.value),
     rerank: rerank.checked,
     fusion: fitted.checked ? null : Number(fusion.value),
     lexical: Number(lexical.value) || null,
-    minProbability: ofSet === null ? Number(probability.value) || null : null,
-    confidence: ofSet,
+    minProbability: Number(probability.value) || null,
   };
 }
 

@@ -24,7 +24,6 @@ export const NEW_SEARCH = Object.freeze({
   candidates: null,
   fusion: null,
   minProbability: null,
-  confidence: null,
   lexical: null,
   filter: {},
   order: "desc",
@@ -35,7 +34,6 @@ export const NEW_SEARCH = Object.freeze({
 
 export const ROLES = ["all", "not", "like", "unlike"];
 const MAX_K = 1000; // of a request
-const SET_K = 100; // a prediction set is chosen among so many
 const ORDERS = ["desc", "asc", "added"];
 
 // A changed search starts on its first page unless the change names an offset. A field orders items
@@ -63,10 +61,7 @@ export function requestOptions(search) {
   const sort = isSorted(search) ? search.sort : null;
   const options = { k, offset, sort, rerank, candidates, fusion };
   // The service has no probabilities for several parts or a box, nor words without a text.
-  if (parts.length === 0 && !query?.box) {
-    options.min_probability = search.minProbability;
-    options.confidence = search.confidence;
-  }
+  if (parts.length === 0 && !query?.box) options.min_probability = search.minProbability;
   if (parts.length === 0 && query?.text) options.lexical = search.lexical;
   if (Object.keys(filter).length) options.filter = filter;
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value != null));
@@ -115,11 +110,8 @@ export function isSorted(search) {
   return search.query !== null && search.sort !== null && !isCompared(search);
 }
 
-// The service sorts the hits of one request, and cuts a prediction set from them: it has to find all
-// that are shown together.
-export function hitsAtOnce(search) {
-  const { pages, confidence } = search;
-  const k = confidence === null ? search.k : Math.max(search.k, SET_K);
+// The service sorts the hits of one request: it has to find all that are shown together.
+export function hitsAtOnce({ pages, k }) {
   return pages > 1 ? Math.min(MAX_K, k * pages) : k;
 }
 
@@ -152,7 +144,7 @@ export function labelOf(item) {
 // --- The address: the search follows the #, so that it can be shared and revisited ---
 
 const NUMBERS = { k: "k", offset: "offset", candidates: "candidates", fusion: "fusion",
-  min_probability: "minProbability", confidence: "confidence", lexical: "lexical" };
+  min_probability: "minProbability", lexical: "lexical" };
 
 // Uploaded photos by the name used in the address. An address cannot hold a photo, so going back
 // to such a search works only until the page is closed.

@@ -107,12 +107,6 @@ def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]
             + (f" ({shares})" if shares else "")
             + f", and to {said.false_alarms:.1%} of those with one"
         )
-        if (sets := of_direction.aligned.sets) is not None:
-            yield (
-                f"{direction}: sets of {sets.confidence:.0%} confidence hold a right item for "
-                f"{sets.cover:.1%} of the queries, with {sets.size:.1f} items on average; the "
-                f"first {sets.fixed_size:g} hits do for {sets.fixed_cover:.1%}"
-            )
     for direction, reason in unreliable_kinds(calibration):
         yield f"{direction}: nothing is said of answers, and probabilities are not shown: {reason}"
     if report.generation is None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from aladin_index.search.results import (
-        AnswerSet,
         Box,
         Evidence,
         HitPart,
@@ -181,8 +180,6 @@ def answer_lines(
     elif "min_probability" in answer.degraded:
         reason = unreliable_reason(answer.unreliable_because, remedy=True)
         yield f"--min-probability was not applied: {reason}"
-    if answer.set is not None:
-        yield _set_line(answer.set)
     if answer.suggestion:
         wanted, *negated = (part.text for part in answer.suggestion)
         excluded = " ".join(f"--not {shlex.quote(each)}" for each in negated)
@@ -196,15 +193,6 @@ def answer_lines(
             f"no item has a field {names} to sort by: the hits are in the order of relevance"
             f"{fields}"
         )
-
-
-def _set_line(found: AnswerSet) -> str:
-    if found.unreliable_because is not None:
-        reason = unreliable_reason(found.unreliable_because, remedy=True)
-        return f"--confidence was not applied: {reason}"
-    if found.truncated:
-        return f"the page lacks some of the set's {found.size} items: a larger -k has them"
-    return f"set of {found.size}: holds a right item in {found.level:.0%} of queries"
 
 
 def _hit_line(hit: SearchHit, *, judged: bool) -> str:

@@ -245,7 +245,6 @@ def test_there_is_no_probability_and_the_answer_says_so(searcher: TwoStageSearch
         ([("unlike", "p1", 1.0)], {}, "expected a part in all or like"),
         ([("all", "p1", 0.25), ("unlike", "p1", 1.0)], {}, "cancel each other"),
         ([("all", "t1", 1.0)], {"min_probability": 0.5}, "have no probability"),
-        ([("all", "t1", 1.0)], {"confidence": 0.9}, "prediction set"),
     ],
 )
 def test_parts_that_are_no_query(

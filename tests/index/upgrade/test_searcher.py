@@ -228,7 +228,7 @@ def test_other_queries_are_answered_by_the_old_model_alone(
     assert by_item.upgrade is None
     assert {hit.model for hit in by_item.hits} == {None}
     assert searcher.asks_both("images", SearchOptions())
-    for options in ({"confidence": 0.9}, {"min_probability": 0.5}, {"lexical": 0.5}):
+    for options in ({"min_probability": 0.5}, {"lexical": 0.5}):
         assert not searcher.asks_both("images", SearchOptions(**options))  # type: ignore[arg-type]
 
 

@@ -141,7 +141,6 @@ async def test_a_box_is_a_part_among_others(service: Service, image_ids: list[st
         ({"all": [{"text": "a dog", "box": BOX}]}, "expected a photo beside it"),
         ({"all": [{"id": "plain", "box": [BOX, BOX]}]}, "box"),
         ({"id": "plain", "box": BOX, "min_probability": 0.5}, "min_probability"),
-        ({"id": "plain", "box": BOX, "confidence": 0.9}, "confidence"),
         ({"id": "plain", "box": BOX, "lexical": 0.5}, "lexical"),
     ],
 )

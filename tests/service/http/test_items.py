@@ -231,7 +231,6 @@ async def test_the_surface_is_documented(service: Service) -> None:
             "filter",
             "min_probability",
             "lexical",
-            "confidence",
             "timeout_ms",
             "sort",
             "image_url",

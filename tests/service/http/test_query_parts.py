@@ -100,16 +100,11 @@ async def test_the_split_of_a_negation_is_offered_and_not_made(service: Service)
         ({"all": DOG}, "all"),
         ({"like": [3]}, "like"),
         ({"all": [DOG], "min_probability": 0.5}, "min_probability"),
-        ({"all": [DOG], "confidence": 0.9}, "confidence: images for a text"),
         ({"all": [DOG], "lexical": 0.5}, "lexical: expected a query of one text"),
         ({"like": ["plain"], "lexical": 0.5}, "lexical: expected a query of one text"),
         ({"id": "plain", "lexical": 0.5}, "lexical: expected a query of one text"),
         (DOG | {"lexical": 1.5}, "lexical"),
         (DOG | {"lexical": "1"}, "lexical"),
-        (DOG | {"confidence": 0.3}, "confidence"),
-        (DOG | {"confidence": 0.9}, "in an index whose calibration has them"),
-        (DOG | {"confidence": 0.9, "lexical": 0.5}, "lexical: a prediction set is one of both"),
-        (DOG | {"confidence": 0.9, "min_probability": 0.5}, "expected at most one of them"),
         ({"not_": [DOG]}, "not_"),
     ],
 )
@@ -157,7 +152,7 @@ async def test_random_bodies_are_answered_or_refused(
         [CAR, {"id": "x"}],
     ]
     values += [[{"id": image_ids[2], "weight": weight}] for weight in (0.1, 1e9, "1", None)]
-    names_of_all = ["all", "not", "like", "unlike", "text", "id", "lexical", "confidence"]
+    names_of_all = ["all", "not", "like", "unlike", "text", "id", "lexical"]
     values += [0.5, 1, -1, 1e300]
     answered = 0
     async with service() as client:

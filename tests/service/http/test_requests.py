@@ -88,7 +88,6 @@ DEFAULTS = {
     "timeout_ms": None,
     "min_probability": None,
     "lexical": None,
-    "confidence": None,
     "sort": None,
 }
 
@@ -109,7 +108,6 @@ OPTIONS = {
     "timeout_ms": 150.0,
     "min_probability": 0.25,
     "lexical": 0.5,
-    "confidence": 0.9,
     "sort": "-taken_at",
 }
 
@@ -133,7 +131,6 @@ def test_multipart_takes_the_same_options_as_form_fields(app: FastAPI) -> None:
         "timeout_ms": "150",
         "min_probability": "0.25",
         "lexical": "0.5",
-        "confidence": "0.9",
         "sort": "-taken_at",
     }
     answer = post(app, data=form, files={"image": ("x.bin", b"bytes")}).json()

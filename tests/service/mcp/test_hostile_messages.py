@@ -37,7 +37,7 @@ values = st.recursive(
     max_leaves=12,
 )
 fields = ["query", "k", "offset", "filter", "sort", "min_probability", "id", "find", "photo_id"]
-fields += ["and", "not", "like", "unlike", "lexical", "confidence"]
+fields += ["and", "not", "like", "unlike", "lexical"]
 fields += ["box", "text_id", "include_image", "include_thumbnails", "size_px", "unknown"]
 calls = st.fixed_dictionaries(
     {

@@ -170,28 +170,6 @@ def test_a_split_is_offered_as_the_arguments_that_make_it() -> None:
     assert note.endswith('search with query="a dog" and not=["leash"]')
 
 
-@pytest.mark.parametrize(
-    ("found", "note", "following"),
-    [
-        ({"level": 0.9, "size": 2}, "a right item is among these hits in 90% of", None),
-        ({"size": 7, "truncated": True}, "the set has 7 items, of which this page lacks some", 2),
-        (
-            {"unreliable_because": "filter"},
-            "no hit was left out: the index's calibration was fitted",
-            2,
-        ),
-    ],
-)
-def test_a_prediction_set_is_described(
-    found: dict[str, Any], note: str, following: int | None
-) -> None:
-    made = {"confidence": 0.9, "level": None, "size": None, "truncated": False} | found
-    options = SearchOptions(k=2, confidence=0.9)
-    result = search_result(answer(hit(1), hit(2), set=made), "photos", options)
-    assert note in result.notes[0]
-    assert result.next_offset == following
-
-
 def test_unknown_fields_and_a_lacking_stage_are_noted() -> None:
     odd = answer(unknown_fields=["yaer"], degraded=["rerank_timeout"], probabilities_reliable=None)
     assert search_result(odd, "photos", SearchOptions()).notes == [
@@ -237,8 +215,8 @@ def test_arguments_become_options() -> None:
         k=7, offset=14, filter={"year": 2020}, sort="-year", min_probability=0.5
     )
     assert SimilarArguments(id="x").options() == SearchOptions()
-    named = SearchPhotosArguments.model_validate({"query": "x", "lexical": 1, "confidence": "0.9"})
-    assert named.options() == SearchOptions(lexical=1.0, confidence=0.9)
+    named = SearchPhotosArguments.model_validate({"query": "x", "lexical": 1})
+    assert named.options() == SearchOptions(lexical=1.0)
 
 
 def test_arguments_become_parts() -> None:
@@ -272,7 +250,6 @@ def test_arguments_become_parts() -> None:
         {"query": "a dog", "not_": ["a leash"]},
         {"query": "a dog", "like": ["x" * 5000]},
         {"query": "a dog", "lexical": 2},
-        {"query": "a dog", "confidence": 0.3},
         {"not": ["a dog"]},
     ],
 )

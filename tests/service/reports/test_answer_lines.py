@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from aladin_index.search.results import (
-    AnswerSet,
     Evidence,
     HitStages,
     SearchAnswer,
@@ -47,38 +44,6 @@ def test_the_pieces_of_a_word_are_one_line_with_their_sum() -> None:
         ["0.100", "a", "region", "1"],
         ["0.400", "dalmatian", "region", "2"],
     ]
-
-
-@pytest.mark.parametrize(
-    ("found", "line"),
-    [
-        (
-            AnswerSet(confidence=0.885, level=0.89, size=12),
-            "set of 12: holds a right item in 89% of queries",
-        ),
-        (
-            AnswerSet(confidence=0.9, size=46, truncated=True),
-            "the page lacks some of the set's 46 items: a larger -k has them",
-        ),
-        (
-            AnswerSet(confidence=0.9, unreliable_because="filter"),
-            "--confidence was not applied: the index's calibration was fitted without a filter",
-        ),
-    ],
-)
-def test_the_last_line_describes_the_set(found: AnswerSet, line: str) -> None:
-    took = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
-    answer = SearchAnswer(
-        hits=[],
-        reranked=True,
-        fusion=1.0,
-        candidates=1,
-        generation=1,
-        degraded=[],
-        set=found,
-        took_ms=took,
-    )
-    assert list(answer_lines(answer))[-1] == line
 
 
 def test_a_split_is_offered_as_options_of_the_command() -> None:
