@@ -25,7 +25,7 @@ test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; s
 test-clients: $(VENV)/.installed-clients ## run the tests of the doors with the real client packages, offline
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m clients -W ignore::ResourceWarning
 
-test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server, two Ray nodes and Redis, all on this machine
+test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server and two Ray nodes, all on this machine
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster
 
 # Ends of the range of torch in pyproject.toml, each in a virtual environment outside this folder.
@@ -70,9 +70,9 @@ UV ?= uv
 TORCH_FOR_CPUS ?= https://download.pytorch.org/whl/cpu/torch/
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet $(UPGRADE) --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11
-# What the images have besides: traces, rates that replicas share, HEIC and RAW photos, agents; and, in those with
+# What the images have besides: traces, HEIC and RAW photos, agents; and, in those with
 # PyTorch, engines, whose clients bring grpc and pandas.
-SERVE_EXTRAS := --extra otel --extra redis --extra heic --extra raw --extra mcp
+SERVE_EXTRAS := --extra otel --extra heic --extra raw --extra mcp
 IMAGE_EXTRAS := $(SERVE_EXTRAS) --extra milvus --extra qdrant
 IMAGE_PLATFORM := --python-platform x86_64-manylinux_2_28 --constraint requirements.lock
 

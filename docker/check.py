@@ -37,7 +37,7 @@ COMPOSE_FILES = (
     ("compose.scale.yaml", "compose.keys.yaml"),
 )
 # Variables that the compose file requires.
-REQUIRED = ("ENGINE_PASSWORD", "RATES_PASSWORD")
+REQUIRED = ("ENGINE_PASSWORD",)
 STAND_IN = "localhost/aladin-python-stand-in:latest"
 # The kind of the image is added, as in the compose files.
 IMAGE = "localhost/aladin-search:check"

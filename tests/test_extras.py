@@ -125,7 +125,7 @@ def test_messages_name_extras_that_there_are_by_the_line_that_installs_them() ->
             ):
                 named.append(extra)
                 assert extra in extras, (file, extra)
-    assert {"mcp", "lora", "hdf5", "otel", "redis", "cpu"} <= {*named}
+    assert {"mcp", "lora", "hdf5", "otel", "cpu"} <= {*named}
 
 
 def test_ci_begins_with_make_test_in_an_environment_that_this_alone_makes(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_ci_begins_with_make_test_in_an_environment_that_this_alone_makes(tmp_pa
     (tree / ".venv" / ".installed-clients").touch()
     programs.mkdir()
     script = f'[ -e .venv ] && there=" with .venv"\necho "$0 $*$there" >> {calls}\nmkdir -p .venv\n'
-    for name in ("make", "chromium", "redis-server"):  # so that none is installed
+    for name in ("make", "chromium"):  # so that none is installed
         (programs / name).write_text(f"#!/bin/sh\n{script}")
         (programs / name).chmod(0o755)
     environment = os.environ | {"PATH": f"{programs}:/usr/bin:/bin"}

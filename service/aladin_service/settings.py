@@ -198,8 +198,6 @@ class ServiceSettings(BaseSettings):
         anonymous_requests_per_s: Sustained rate of a client without a key, identified by its
             address. Unset: unlimited. Each key has its own rate.
         anonymous_burst: Burst of such a client after a pause.
-        rate_store: Redis that counts the rates of keys and clients for all services that name it,
-            such as ``redis://host:6379/0``. Unset: each process counts separately.
         allowed_hosts: Host names by which clients without a key may address the service, besides
             localhost and IP addresses; * allows all.
         cors_origins: Origins of pages that may use the service from a browser, besides its own.
@@ -264,7 +262,6 @@ class ServiceSettings(BaseSettings):
     allow_anonymous: bool = False
     anonymous_requests_per_s: float | None = Field(default=None, gt=0)
     anonymous_burst: int = Field(default=20, ge=1)
-    rate_store: SecretStr | None = None
     allowed_hosts: CommaList = ()
     cors_origins: CommaList = ()
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # ``${NAME:-value}``, or ``${NAME:?message}`` for one that has to be set.
 VARIABLE = re.compile(r"\$\{([A-Z_]+)(?::-([^}]*)|:\?[^}]*)?\}")
 # What these tests set where a file insists on a value.
-REQUIRED = {"ENGINE_PASSWORD": "engine-secret", "RATES_PASSWORD": "rates-secret"}
+REQUIRED = {"ENGINE_PASSWORD": "engine-secret"}
 
 Tree = dict[str, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
 import socket
@@ -118,9 +119,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(*command: str) -> Generator[subprocess.Popen[bytes]]:
-    """Run a program until the end."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def running(*command: str, **variables: str) -> Generator[subprocess.Popen[bytes]]:
+    """Run a program with further environment variables until the end."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | variables,
+    )
     try:
         yield process
     finally:
@@ -144,8 +150,14 @@ def haproxy() -> str:
 
 
 @pytest.fixture
-def site(docker: Path, haproxy: str, tmp_path: Path) -> Iterator[Site]:
-    """Three replicas behind the balancer as it is configured, but for the addresses."""
+def site(
+    docker: Path, haproxy: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Site]:
+    """Three replicas behind the balancer as it is configured, but for the addresses.
+
+    A parameter is the rate of a client; without one it is never reached.
+    """
+    rate = str(getattr(request, "param", 100_000))
     ports = [free_port() for _ in range(3)]
     own = free_port()
     text = (docker / "haproxy" / "haproxy.cfg").read_text(encoding="utf-8")
@@ -161,7 +173,7 @@ def site(docker: Path, haproxy: str, tmp_path: Path) -> Iterator[Site]:
             for port in ports
         }
         made = Site(own, replicas)
-        stack.enter_context(running(haproxy, "-db", "-f", str(file)))
+        stack.enter_context(running(haproxy, "-db", "-f", str(file), CLIENT_REQUESTS_PER_S=rate))
         deadline_s = time.monotonic() + START_S
         while not _all_asked(made):
             assert time.monotonic() < deadline_s, "the replicas are not all found"
@@ -172,7 +184,7 @@ def site(docker: Path, haproxy: str, tmp_path: Path) -> Iterator[Site]:
 def _all_asked(site: Site) -> bool:
     """Whether the balancer has every replica answer."""
     try:
-        answers = [site.ask("/v1/search/images") for _ in range(6)]
+        answers = [site.ask("/page/ready") for _ in range(6)]  # not counted
     except OSError:
         return False
     return {one.tree["replica"] for one in answers if one.status == 200} == set(site.replicas)
@@ -181,7 +193,11 @@ def _all_asked(site: Site) -> bool:
 def test_the_configuration_is_valid(docker: Path, haproxy: str) -> None:
     file = docker / "haproxy" / "haproxy.cfg"
     checked = subprocess.run(
-        [haproxy, "-c", "-f", str(file)], capture_output=True, text=True, check=False
+        [haproxy, "-c", "-f", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"CLIENT_REQUESTS_PER_S": "50"},
     )
     assert checked.returncode == 0, checked.stderr
     assert "warning" not in checked.stderr.lower()
@@ -257,6 +273,19 @@ def test_addresses_are_the_balancers_to_tell_and_requests_have_a_number(site: Si
     assert re.fullmatch(r"[A-Za-z0-9._-]{20,64}", answer.tree["headers"]["x-request-id"])
     own = site.ask("/v1/search/images", x_request_id="mine-7")
     assert own.tree["headers"]["x-request-id"] == "mine-7"
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("site", [2], indirect=True)
+def test_a_client_above_its_rate_is_refused_before_any_replica(site: Site) -> None:
+    answers = [site.ask("/v1/search/images") for _ in range(23)]
+    assert [answer.status for answer in answers] == [200] * 20 + [429] * 3
+    refused = answers[-1]
+    assert refused.headers["content-type"] == "application/json"
+    assert refused.headers["retry-after"] == "10"
+    assert refused.tree["error"]["code"] == "rate_limited"
+    assert {one.tree["replica"] for one in answers[:20]} == set(site.replicas)
+    assert site.ask("/page/page.js").status == 200  # files of the page are not counted
 
 
 @pytest.mark.cluster

@@ -110,7 +110,7 @@ def test_the_example_of_settings_has_every_variable_with_its_value(
     shown = dict(re.findall(r"^#([A-Z_]+)=(.*)$", example, re.MULTILINE))
     assert set(shown) == set(used)
     # Those without a value of their own show what one looks like.
-    free = {"PHOTOS", "SOURCE", "MODEL", "ALLOWED_HOSTS", "ENGINE_PASSWORD", "RATES_PASSWORD"}
+    free = {"PHOTOS", "SOURCE", "MODEL", "ALLOWED_HOSTS", "ENGINE_PASSWORD"}
     assert {name: shown[name] for name in shown.keys() - free} == {
         name: used[name] for name in used.keys() - free
     }

@@ -78,7 +78,7 @@ def wanted(root: Path, commands: dict[str, list[str]], name: str) -> list[str]:
     extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
     own = "cpu" if name == "anywhere" else name
     engines = set[str]() if name == "serve" else {"milvus", "qdrant"}
-    assert set(extras) == {own, "otel", "redis", "heic", "raw", "mcp", *engines}
+    assert set(extras) == {own, "otel", "heic", "raw", "mcp", *engines}
     requirements = list[str](project["dependencies"])
     for extra in extras:
         requirements += of_extra(project["optional-dependencies"], extra)

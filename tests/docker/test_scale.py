@@ -23,9 +23,9 @@ Compose = Callable[..., Tree]
 
 PINNED = re.compile(r"^[a-z0-9./_-]+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$")
 # Pinned by their exact tags: their digests could not be checked where these were raised.
-BY_TAG = ("milvusdb/milvus:v2.5.27", "redis:8.6.3")
+BY_TAG = ("milvusdb/milvus:v2.5.27",)
 OURS = ("service", "index", "push")
-OTHERS = ("balancer", "engine", "rates", "prometheus", "grafana")
+OTHERS = ("balancer", "engine", "prometheus", "grafana")
 ENGINES = {
     "milvus": ("compose.scale.yaml",),
     "qdrant": ("compose.scale.yaml", "compose.qdrant.yaml"),
@@ -98,9 +98,8 @@ def test_images_of_others_are_pinned_exactly(compose: Compose, engine: str) -> N
 
 
 # Releases without the vulnerabilities that were published of those pinned before:
-# CVE-2026-26190 of Milvus, CVE-2025-49844 and CVE-2026-23479 of Redis, CVE-2026-21720 and
-# CVE-2026-21727 of Grafana.
-SOUND = {"milvusdb/milvus": (2, 5, 27), "redis": (8, 6, 3), "grafana/grafana": (12, 4, 0)}
+# CVE-2026-26190 of Milvus, CVE-2026-21720 and CVE-2026-21727 of Grafana.
+SOUND = {"milvusdb/milvus": (2, 5, 27), "grafana/grafana": (12, 4, 0)}
 
 
 def test_images_are_not_of_releases_with_published_vulnerabilities(
@@ -117,9 +116,7 @@ def test_images_are_not_of_releases_with_published_vulnerabilities(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_engine_and_rates_are_reached_by_our_containers_alone(
-    compose: Compose, engine: str
-) -> None:
+def test_the_engine_is_reached_by_our_containers_alone(compose: Compose, engine: str) -> None:
     tree = compose(*ENGINES[engine])
     members: dict[str, set[str]] = {}
     for name, service in tree["services"].items():
@@ -129,19 +126,17 @@ def test_engine_and_rates_are_reached_by_our_containers_alone(
             members.setdefault(network, set()).add(name)
     assert members == {
         "engine": {"engine", "service", "push"},
-        "rates": {"rates", "service"},
         "default": {"balancer", "service", "prometheus", "grafana"},
     }
     # Without a way out, and without one in.
-    assert tree["networks"] == {"engine": {"internal": True}, "rates": {"internal": True}}
+    assert tree["networks"] == {"engine": {"internal": True}}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_engine_and_rates_ask_for_the_password_that_the_service_has(
-    compose: Compose, engine: str, monkeypatch: pytest.MonkeyPatch
+def test_the_engine_asks_for_the_password_that_the_service_has(
+    compose: Compose, engine: str
 ) -> None:
-    tree = compose(*ENGINES[engine])
-    services = tree["services"]
+    services = compose(*ENGINES[engine])["services"]
     environment = services["engine"]["environment"]
     token = services["service"]["environment"]["ALADIN_ENGINE_TOKEN"]
     assert services["push"]["environment"]["ALADIN_ENGINE_TOKEN"] == token
@@ -151,17 +146,12 @@ def test_engine_and_rates_ask_for_the_password_that_the_service_has(
     else:
         assert token == environment["QDRANT__SERVICE__API_KEY"]
     assert token.endswith("engine-secret")
-    command = services["rates"]["command"]
-    assert command[command.index("--requirepass") + 1] == "rates-secret"
-    store = settings_of(tree, monkeypatch).rate_store
-    assert store is not None
-    assert urlsplit(store.get_secret_value()).password == "rates-secret"
 
 
-@pytest.mark.parametrize("name", ["ENGINE_PASSWORD", "RATES_PASSWORD"])
-def test_nothing_starts_without_a_password(docker: Path, name: str) -> None:
+def test_nothing_starts_without_a_password(docker: Path) -> None:
     for file in ("compose.scale.yaml", "compose.qdrant.yaml"):
-        uses = re.findall(rf"\$\{{{name}([^}}]*)\}}", (docker / file).read_text(encoding="utf-8"))
+        text = (docker / file).read_text(encoding="utf-8")
+        uses = re.findall(r"\$\{ENGINE_PASSWORD([^}]*)\}", text)
         assert all(use.startswith(":?") for use in uses), file
         assert uses or file == "compose.qdrant.yaml"
 
@@ -247,18 +237,14 @@ def test_the_other_engine_changes_the_engine_alone(compose: Compose) -> None:
     assert changed == ["milvus", "http://engine:19530"]
 
 
-def test_replicas_count_rates_together(
-    compose: Compose, monkeypatch: pytest.MonkeyPatch, services: dict[str, Tree]
+def test_the_balancer_and_each_replica_count_the_same_rate(
+    compose: Compose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings_of(compose("compose.scale.yaml"), monkeypatch)
-    assert settings.rate_store is not None
-    address = urlsplit(settings.rate_store.get_secret_value())
-    assert address.hostname in services
-    assert services["rates"]["command"][0] == "redis-server"
-    assert address.port == 6379
-    policy = make_policy(settings, "0.0.0.0")
-    assert policy.rates is not None
+    tree = compose("compose.scale.yaml")
+    policy = make_policy(settings_of(tree, monkeypatch), "0.0.0.0")
+    rate = tree["services"]["balancer"]["environment"]["CLIENT_REQUESTS_PER_S"]
     assert policy.clients is not None
+    assert policy.clients.of("10.0.0.1").per_s == float(rate) == 50
     assert policy.anonymous == {"read", "metrics"}
 
 

@@ -88,7 +88,7 @@ def create_app(
     Raises:
         ConfigError: If the access settings are invalid.
     """
-    policy = policy or make_policy(settings, metrics=metrics)
+    policy = policy or make_policy(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -100,8 +100,6 @@ def create_app(
                 yield
         finally:
             await workers.stop()
-            if policy.rates is not None:
-                await policy.rates.close()
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
 

@@ -186,7 +186,7 @@ def serve_index(
         **{"photos_root": photos_root, "exif": exif},
     )
     metrics = Metrics()
-    policy = make_policy(settings, host, metrics=metrics)
+    policy = make_policy(settings, host)
     proxies = TrustedProxies.from_environment()
     allow_open_files(settings.max_connections + PROBE_PLACES)
     limit_free_memory()
@@ -278,7 +278,7 @@ def check_address(host: str, port: int | None, keys: Path | None = None) -> None
         ConfigError: If the port is in use, the address is not one of this machine, a setting is
             invalid, or the address is public.
     """
-    make_policy(_settings(None, keys_file=keys), host, metrics=Metrics())
+    make_policy(_settings(None, keys_file=keys), host)
     _listen(host, port).close()
 
 

@@ -87,11 +87,6 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
-        self._counted_alone = Counter(
-            "aladin_rates_counted_alone",
-            "Requests rate-limited per process because the shared store was unavailable.",
-            registry=self.registry,
-        )
         self._add_search_metrics()
         # All label values are set from the start: the rate of a counter that only appears with its
         # first event misses that event.
@@ -166,10 +161,6 @@ class Metrics:
             reason: The code of the error.
         """
         self._rejected.labels(reason).inc()
-
-    def rate_counted_alone(self) -> None:
-        """Count a request rate-limited locally because the shared store was unavailable."""
-        self._counted_alone.inc()
 
     def answered(self, queue: QueueName, answered: Answered) -> None:
         """Count a search.

@@ -34,8 +34,7 @@ _KEPT_BYTES = 64 * 2**20
 # Pages that were released have to be obtained and cleared again: 50 MB of them take some 20 ms.
 _TRIM_S = 10.0
 
-# Files of the index, pipes to workers, connections to a vector database and to a Redis, photos
-# being read.
+# Files of the index, pipes to workers, connections to a vector database, photos being read.
 _OTHER_FILES = 256
 
 

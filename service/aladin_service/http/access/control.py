@@ -26,7 +26,7 @@ from aladin_service.http.access.origins import (
     preflight_response,
 )
 from aladin_service.http.access.policy import AccessPolicy, KeyRing
-from aladin_service.http.access.rate_limits import RateLimit, client_network
+from aladin_service.http.access.rate_limits import TokenBucket
 from aladin_service.http.error_responses import error_response, unknown_route_response
 from aladin_service.http.errors import (
     CrossSiteError,
@@ -205,7 +205,7 @@ class AccessControl:
                 origin = foreign_origin(headers, policy.origins)
                 if origin is not None:
                     raise CrossSiteError(origin)
-            key = None if policy.keys is None else await self._key(policy.keys, headers, scope)
+            key = None if policy.keys is None else self._key(policy.keys, headers, scope)
             state["key"] = key
             if needed not in (policy.anonymous if key is None else key.scopes):
                 if key is None and policy.keys is not None:
@@ -217,13 +217,13 @@ class AccessControl:
                 limit = self._limit(key, scope)
                 state["limit"] = limit
                 if limit is not None:
-                    await limit.take(1)
+                    limit.take(1)
         except AladinError as error:
             await error_response(error, state["request_id"])(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _key(self, keys: KeyRing, headers: Headers, scope: Scope) -> ApiKey | None:
+    def _key(self, keys: KeyRing, headers: Headers, scope: Scope) -> ApiKey | None:
         try:
             secret = presented_key(headers)
             if secret is None:
@@ -232,33 +232,26 @@ class AccessControl:
             if key is None:
                 raise UnauthorizedError("invalid API key")
         except UnauthorizedError:
-            await self._count_wrong_key(scope)
+            self._count_wrong_key(scope)
             raise
         return key
 
-    async def _count_wrong_key(self, scope: Scope) -> None:
+    def _count_wrong_key(self, scope: Scope) -> None:
         """Count rejected keys only: other clients with the same address may have accepted keys.
 
         Raises:
             TooManyWrongKeysError: If there were too many of them lately.
         """
-        address = _client(scope)
-        who, bucket = f"wrong-key:{client_network(address)}", self._policy.wrong_keys.of(address)
         try:
-            await RateLimit(who, bucket, self._policy.rates).take(1)
+            self._policy.wrong_keys.of(_client(scope)).take(1)
         except RateLimitedError as error:
             raise TooManyWrongKeysError(error.retry_after_s) from None
 
-    def _limit(self, key: ApiKey | None, scope: Scope) -> RateLimit | None:
+    def _limit(self, key: ApiKey | None, scope: Scope) -> TokenBucket | None:
         policy = self._policy
         if key is not None and policy.keys is not None:
-            who, bucket = f"key:{key.name}", policy.keys.bucket(key)
-        elif policy.clients is not None:
-            address = _client(scope)
-            who, bucket = f"client:{client_network(address)}", policy.clients.of(address)
-        else:
-            return None
-        return None if bucket is None else RateLimit(who, bucket, policy.rates)
+            return policy.keys.bucket(key)
+        return None if policy.clients is None else policy.clients.of(_client(scope))
 
     async def _audited(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         state: dict[str, Any] = scope["state"]

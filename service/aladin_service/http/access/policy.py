@@ -17,16 +17,9 @@ from pathlib import Path
 from aladin_network.errors import ConfigError
 from aladin_service.api_key import SCOPES, ApiKey, Scope
 from aladin_service.http.access.origins import check_origins, is_loopback
-from aladin_service.http.access.rate_limits import (
-    ClientBuckets,
-    Clock,
-    RateStore,
-    RedisRates,
-    TokenBucket,
-)
+from aladin_service.http.access.rate_limits import ClientBuckets, Clock, TokenBucket
 from aladin_service.http.errors import KeysMissingError
 from aladin_service.keys_file import read_keys
-from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 
 _LOG = logging.getLogger(__name__)
@@ -147,7 +140,6 @@ class AccessPolicy:
         anonymous: Scopes of a request without a key.
         clients: Rate limits of requests without a key, or None without limits.
         wrong_keys: Rate limits of requests whose key is not accepted.
-        rates: Store of the rates of all replicas, or None if each service counts separately.
         hosts: Host names accepted in requests without a key, in lower case.
         origins: Origins of the pages that may use the service, besides its own.
     """
@@ -156,7 +148,6 @@ class AccessPolicy:
     anonymous: frozenset[Scope]
     clients: ClientBuckets | None
     wrong_keys: ClientBuckets
-    rates: RateStore | None
     hosts: frozenset[str]
     origins: frozenset[str]
 
@@ -169,7 +160,6 @@ def make_policy(
     settings: ServiceSettings,
     host: str = "127.0.0.1",
     clock: Clock = time.monotonic,
-    metrics: Metrics | None = None,
 ) -> AccessPolicy:
     """Make the access rules from the settings.
 
@@ -180,11 +170,10 @@ def make_policy(
         settings: Settings of the service.
         host: Host that the service listens on.
         clock: Clock of the rates, in seconds.
-        metrics: Metrics that count failures of the rate store, or None to count nothing.
 
     Raises:
-        ConfigError: If the key file cannot be used, an origin is invalid, the rate store is
-            unknown, or the service would be open to others without keys.
+        ConfigError: If the key file cannot be used, an origin is invalid, or the service would be
+            open to others without keys.
     """
     check_origins(settings.cors_origins)
     keys = None if settings.keys_file is None else KeyRing(settings.keys_file, clock)
@@ -202,15 +191,11 @@ def make_policy(
     clients = None
     if settings.anonymous_requests_per_s is not None:
         clients = ClientBuckets(settings.anonymous_requests_per_s, settings.anonymous_burst, clock)
-    rates = None
-    if settings.rate_store is not None:
-        rates = RedisRates(settings.rate_store.get_secret_value(), metrics or Metrics(), clock)
     return AccessPolicy(
         keys=keys,
         anonymous=anonymous,
         clients=clients,
         wrong_keys=ClientBuckets(_WRONG_KEYS_PER_S, _WRONG_KEYS_BURST, clock),
-        rates=rates,
         hosts=frozenset(name.lower() for name in (*settings.allowed_hosts, host)),
         origins=frozenset(settings.cors_origins),
     )
@@ -223,7 +208,6 @@ def closed_policy() -> AccessPolicy:
         anonymous=frozenset(),
         clients=None,
         wrong_keys=ClientBuckets(_WRONG_KEYS_PER_S, _WRONG_KEYS_BURST),
-        rates=None,
         hosts=frozenset(),
         origins=frozenset(),
     )

@@ -168,10 +168,10 @@ async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
     limit = service.settings.max_batch_queries
     if not 1 <= len(queries) <= limit:
         raise InputError(f"queries: expected 1 to {limit}, got {len(queries)}")
-    await charge(request, len(queries))
+    charge(request, len(queries))
     entries = await run_sized(service, body.num_bytes, _read_entries, queries)
     cost = sum(1 if isinstance(each, InputError) else each.cost for each in entries)
-    await charge(request, cost, paid=len(queries))
+    charge(request, cost, paid=len(queries))
     return entries
 
 

@@ -154,7 +154,7 @@ async def read_embeddings_body(request: Request, service: Service) -> _Asked:
     inputs: object = given if isinstance(given, list) else [given]
     if given is None:
         raise InputError("input: expected a text or a photo, or a list of them, got none")
-    await charge(request, count_documents(service, inputs, "input"))
+    charge(request, count_documents(service, inputs, "input"))
     try:
         return await run_sized(service, read.num_bytes, _validate, read.fields, inputs)
     except ValidationError as error:

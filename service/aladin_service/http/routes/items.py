@@ -115,7 +115,7 @@ async def read_new_items(request: Request, service: Service) -> list[NewItem]:
         count, limit = len(cast(list[object], items)), service.settings.max_items
         if count > limit:
             raise InputError(f"items: expected at most {limit} in a request, got {count}")
-        await charge(request, count)
+        charge(request, count)
     try:
         return await run_sized(service, body.num_bytes, _validate, body)
     except ValidationError as error:

@@ -176,7 +176,7 @@ async def read_rerank_body(request: Request, service: Service) -> _Asked:
     listed: object = read.fields.get("documents")
     if isinstance(listed, dict):  # vLLM's object of the parts of a message
         listed = cast(dict[str, object], listed).get("content")
-    await charge(request, count_documents(service, listed, "documents"))
+    charge(request, count_documents(service, listed, "documents"))
     try:
         return await run_sized(service, read.num_bytes, _validate, read.fields, listed)
     except ValidationError as error:

@@ -273,7 +273,7 @@ def _add_route(target: Target, description: str) -> None:
         service: ServiceState = request.app.state.service
         body = await read_search_body(request, service)
         if body.all or body.candidates is not None:
-            await charge(request, body.cost)
+            charge(request, body.cost)
         answered = await until_disconnect(request, _find(body, target, service))
         return Response(answered.body, media_type="application/json")
 

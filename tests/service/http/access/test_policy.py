@@ -116,7 +116,7 @@ def test_what_the_settings_say_is_in_the_policy() -> None:
     policy = make_policy(settings, "LocalHost")
     assert policy.hosts == {"search.example", "localhost"}
     assert policy.origins == {"https://friend.example"}
-    assert (policy.keys, policy.clients, policy.rates) == (None, None, None)
+    assert (policy.keys, policy.clients) == (None, None)
     assert not policy.is_locked()
 
 

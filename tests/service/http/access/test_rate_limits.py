@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from aladin_service.http.access import rate_limits
 from aladin_service.http.access.rate_limits import (
     ClientBuckets,
-    RateLimit,
     TokenBucket,
     charge,
     client_network,
@@ -143,16 +141,6 @@ def test_a_debt_is_paid_off_before_anything_is_given(clock: Any) -> None:
     bucket.take(1)
 
 
-def test_what_was_given_elsewhere_is_missing_here(clock: Any) -> None:
-    bucket = TokenBucket(1.0, 4, clock)
-    bucket.note(6)  # more than there was: 2 below nothing
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(1)
-    assert refused.value.retry_after_s == pytest.approx(3)
-    clock.now_s += 3
-    bucket.take(1)
-
-
 @given(
     st.lists(st.tuples(st.floats(0, 3), st.integers(1, 6)), max_size=40),
     st.floats(0.1, 10),
@@ -227,50 +215,21 @@ def test_as_many_clients_as_there_is_room_for_are_all_remembered(
         known[1].take(1)
 
 
-async def of_request(limit: Any, *counts: int) -> None:
-    """Charge requests, each of which has paid one on its way in."""
-    for count in counts:
-        if limit is not None:
-            await limit.take(1)
-        request = Request({"type": "http", "state": {"limit": limit}})
-        await charge(request, count)
+def of_request(limit: TokenBucket | None, count: int) -> None:
+    """Charge a request that has paid one on its way in."""
+    if limit is not None:
+        limit.take(1)
+    charge(Request({"type": "http", "state": {"limit": limit}}), count)
 
 
 @pytest.mark.parametrize(("count", "left"), [(0, 9), (1, 9), (2, 8), (10, 0), (11, -1), (30, -20)])
 def test_a_request_costs_what_it_holds(clock: Any, count: int, left: int) -> None:
     bucket = TokenBucket(1.0, 10, clock)
-    asyncio.run(of_request(RateLimit("key:ci", bucket, None), count))
+    of_request(bucket, count)
     with pytest.raises(RateLimitedError) as refused:
         bucket.take(10)
     assert refused.value.retry_after_s == pytest.approx(10 - left)
 
 
 def test_without_a_limit_nothing_costs_anything() -> None:
-    asyncio.run(of_request(None, 1, 1000))
-
-
-class Store:
-    """Notes what is taken from it."""
-
-    def __init__(self) -> None:
-        self.taken: list[tuple[str, TokenBucket, int, int]] = []
-
-    async def take(self, who: str, bucket: TokenBucket, count: int, paid: int = 0) -> None:
-        """Note it."""
-        self.taken.append((who, bucket, count, paid))
-
-    async def close(self) -> None:
-        """Close nothing."""
-
-
-@pytest.mark.anyio
-async def test_a_limit_takes_from_the_store_if_there_is_one_else_from_its_bucket(
-    clock: Any,
-) -> None:
-    store, bucket = Store(), TokenBucket(1.0, 3, clock)
-    await RateLimit("key:ci", bucket, store).take(3, 1)
-    assert store.taken == [("key:ci", bucket, 3, 1)]
-    await RateLimit("key:ci", bucket, None).take(3)  # nothing of it was taken before
-    with pytest.raises(RateLimitedError):
-        await RateLimit("key:ci", bucket, None).take(1)
-    assert len(store.taken) == 1
+    of_request(None, 1000)
