@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -36,10 +36,7 @@ from aladin_network.checkpoint_files import (
     reason_of,
 )
 from aladin_network.config import ModelConfig, dump_config, with_frozen
-from aladin_network.encoders.bert_text import BertTextEncoder
-from aladin_network.encoders.clip_text import ClipTextEncoder
 from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
-from aladin_network.encoders.text_only import AbsentImageEncoder
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json
 from aladin_network.hub.limits import stored_shapes
@@ -94,10 +91,7 @@ def check_readable(path: Path) -> None:
         pass
 
 
-# Weights of the image encoder itself, without the layers behind it.
-_IMAGE_ENCODER = "image.encoder."
 _MOST_NAME_CHARS = 200
-_TEXT_ONLY = (BertTextEncoder, ClipTextEncoder)
 
 
 def save_checkpoint(
@@ -182,42 +176,6 @@ def load_checkpoint(
     except (OSError, SafetensorError, RuntimeError, MemoryError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
     return as_checkpoint(config, model.eval().to(device), read_model_id(folder))
-
-
-def load_text_checkpoint(folder: Path) -> Checkpoint[AladinModel]:
-    """Load a checkpoint in order to encode texts, as quickly as it can be.
-
-    A network whose texts are read by a BERT or by CLIP's text tower is loaded without the
-    transformers library and without its image encoder, which then raises ConfigError if it is used;
-    any other one is loaded whole.
-
-    Args:
-        folder: Folder written by `save_checkpoint`.
-
-    Returns:
-        The checkpoint, on the CPU; it encodes every text as that of `load_checkpoint` does.
-
-    Raises:
-        CheckpointError: If `load_checkpoint` raises it.
-    """
-    config = read_config(folder)
-    text = config.model.text_encoder
-    quick = next((kind for kind in _TEXT_ONLY if kind.reads(text)), None)
-    if quick is None:
-        return load_checkpoint(folder)
-    try:
-        tokenizer = read_tokenizer(folder)
-        with safe_open(folder / WEIGHTS, "pt") as file:
-            names = [name for name in file.keys() if not name.startswith(_IMAGE_ENCODER)]  # noqa: SIM118
-            weights = {name: file.get_tensor(name).float() for name in names}
-        image_encoder = AbsentImageEncoder.beside(weights, config.model.image_encoder)
-        model = AladinModel(config.model, image_encoder, quick(text, tokenizer))
-        shapes = {name: tuple(value.shape) for name, value in weights.items()}
-        _check_shapes(model, shapes, folder / WEIGHTS)
-        model.load_state_dict(weights, assign=True)
-    except Exception:  # the full loader succeeds or raises a precise error
-        return load_checkpoint(folder)
-    return as_checkpoint(config, model.eval(), read_model_id(folder))
 
 
 def _new_network(config: ModelConfig, tokenizer: Tokenizer) -> AladinModel:

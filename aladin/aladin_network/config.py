@@ -251,12 +251,10 @@ class MatchingHeadConfig:
     Attributes:
         layers: Number of transformer layers shared by both modalities; 0 pools the towers' output.
         heads: Number of attention heads.
-        feedforward: Hidden size of the feed-forward blocks, and of the learned pooling, or None for
-            the towers' width.
+        feedforward: Hidden size of the feed-forward blocks, or None for the towers' width.
         dropout: Dropout rate of the transformer layers.
         pooling: Element 0 ("first", as in the paper), or the mean or maximum of the content
-            tokens, or a mean with learned weights of the tokens and of features of each
-            ("learned", see `aladin_network.heads.pooling`); several are concatenated.
+            tokens; several are concatenated.
         dim: Size of the embedding, obtained by one more linear map per modality, or None to keep
             the towers' width; None requires a single pooling.
         start: Initial weights of the projections. "towers" uses those of the two pretrained
@@ -269,7 +267,7 @@ class MatchingHeadConfig:
     heads: int = 4
     feedforward: int | None = None
     dropout: float = 0.1
-    pooling: tuple[Literal["first", "mean", "max", "learned"], ...] = ("first",)
+    pooling: tuple[Literal["first", "mean", "max"], ...] = ("first",)
     dim: int | None = None
     start: Literal["random", "towers"] = "random"
 

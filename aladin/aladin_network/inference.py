@@ -9,20 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from PIL import Image
 
 from aladin_network.config import ModelConfig
-from aladin_network.encoders.readers import (
-    DocumentReader,
-    PhotoInput,
-    PhotoReader,
-    TextReader,
-    TokenizedTexts,
-)
+from aladin_network.encoders.readers import PhotoInput, PhotoReader, TextReader, TokenizedTexts
 from aladin_network.encoders.tokenization import similar_lengths
 from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.scoring.encoding import Encoding
@@ -91,11 +85,6 @@ class Network(Protocol):
         """Number of zero tokens behind an image's own tokens: 1 or 0."""
         ...
 
-    @property
-    def text_only(self) -> bool:
-        """Whether the network is one for texts alone, whose documents take the place of photos."""
-        ...
-
     def infer_images(self, batch: Any) -> Encoding:
         """Encode a batch of the image encoder's `collate`, without gradients."""
         ...
@@ -151,7 +140,6 @@ def encode_texts(model: Network, texts: Sequence[str], *, truncate: bool = False
 def encode_documents(model: Network, texts: Sequence[str]) -> Encoding:
     """Encode texts that are to be found, those of similar length together.
 
-    A network for texts alone encodes them in the role of documents, any other as `encode_texts`.
     The end of a text that is longer than the network reads is cut, see `is_cut`.
 
     Args:
@@ -162,32 +150,18 @@ def encode_documents(model: Network, texts: Sequence[str]) -> Encoding:
         InputError: If a text is blank, or has no word that the tokenizer keeps.
     """
     parts: list[Encoding] = []
-    if model.text_only:
-        encoder = document_reader(model)
-        for text in texts:
-            is_cut(model, text)
-        inputs = [encoder.preprocess(text) for text in texts]
-        groups = similar_lengths([len(each.ids) for each in inputs])
-        for rows in groups:
-            parts.append(model.infer_images(encoder.collate([inputs[row] for row in rows])))
-    else:
-        batch = tokenize(model, texts, truncate=True)
-        # A network that pads to a number of tokens of its own takes nothing shorter.
-        pad_to = model.text.encoder.config.pad_to
-        lengths = [pad_to or int(length) for length in batch.mask.sum(axis=1)]
-        groups = similar_lengths(lengths)
-        for rows in groups:
-            width = lengths[rows[-1]]
-            kept = np.ix_(rows, range(width))
-            some = TokenizedTexts(batch.ids[kept], batch.mask[kept], batch.content[kept])
-            parts.append(model.infer_texts(some))
+    batch = tokenize(model, texts, truncate=True)
+    # A network that pads to a number of tokens of its own takes nothing shorter.
+    pad_to = model.text.encoder.config.pad_to
+    lengths = [pad_to or int(length) for length in batch.mask.sum(axis=1)]
+    groups = similar_lengths(lengths)
+    for rows in groups:
+        width = lengths[rows[-1]]
+        kept = np.ix_(rows, range(width))
+        some = TokenizedTexts(batch.ids[kept], batch.mask[kept], batch.content[kept])
+        parts.append(model.infer_texts(some))
     places = [row for rows in groups for row in rows]
     return Encoding.concatenate(parts).rows(np.argsort(places))
-
-
-def document_reader(model: Network) -> DocumentReader:
-    """Return what prepares the documents of a network for texts alone."""
-    return cast(DocumentReader, model.image.encoder)
 
 
 def is_cut(model: Network, text: str) -> bool:
@@ -196,11 +170,6 @@ def is_cut(model: Network, text: str) -> bool:
     Raises:
         InputError: If the text cannot be encoded.
     """
-    if model.text_only:
-        if not text.strip():
-            raise InputError("the text is empty")
-        encoder = document_reader(model)
-        return encoder.count_tokens(text) > encoder.max_tokens
     try:
         tokenize(model, [text])
     except TextTooLongError:

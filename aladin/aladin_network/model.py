@@ -263,12 +263,6 @@ class AladinModel(nn.Module):
         return converted
 
     @property
-    def text_only(self) -> bool:
-        """Whether the network is one for texts alone: its alignment is of queries with documents,
-        which `encode_images` encodes."""
-        return self.image.encoder.reads == "text"
-
-    @property
     def score_names(self) -> tuple[ScoreName, ...]:
         """Names of the scores of the heads that this network has."""
         heads: dict[ScoreName, nn.Module | None] = {

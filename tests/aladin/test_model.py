@@ -186,6 +186,6 @@ def test_the_single_branch_trains_all_that_attention_reads(build_tiny: Build) ->
 
 
 def test_an_unknown_text_encoder(build_tiny: Build) -> None:
-    known = r"known are \['colbert', 'gru', 'hf', 'lstm', 'multivector'\]"
+    known = r"known are \['gru', 'hf', 'lstm'\]"
     with pytest.raises(ConfigError, match=f"unknown 'rnn', {known}"):
         build_tiny(text_encoder=TextEncoderConfig(name="rnn"))

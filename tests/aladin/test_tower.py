@@ -181,6 +181,6 @@ def test_towers_of_different_widths_need_projections(build_tiny: Build) -> None:
 
 
 def test_an_unknown_encoder(build_tiny: Build) -> None:
-    known = r"known are \['colbert', 'hf', 'multivector', 'naflex', 'regions'\]"
+    known = r"known are \['hf', 'naflex', 'regions'\]"
     with pytest.raises(ConfigError, match=rf"image_encoder\.name: unknown 'vgg', {known}"):
         build_tiny(image_encoder=ImageEncoderConfig(name="vgg"))

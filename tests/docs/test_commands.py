@@ -92,7 +92,6 @@ NOT_RUN = {
     "aladin convert towers openai/": "needs the hub",
     "aladin convert oscar": "needs OSCAR's weights",
     "aladin convert aladin": "needs ALADIN's and OSCAR's weights",
-    "aladin convert multivector": "needs a late-interaction network of gigabytes",
     "aladin regions extract": "needs a detector's weights",
     "aladin evaluate runs/aladin-vinvl": "needs VinVL's regions of COCO",
     "aladin evaluate RUN/checkpoint DATA.jsonl --index INDEX --curve": "its own test draws it",

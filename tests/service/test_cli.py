@@ -26,7 +26,6 @@ COMMANDS = [
     ["index", "verify"],
     ["convert", "oscar"],
     ["convert", "aladin"],
-    ["convert", "multivector"],
     ["export", "sentence-transformers"],
     ["export", "hub"],
     ["search"],

@@ -106,10 +106,8 @@ def fit_to_records(
         encode: Encodes them.
 
     Raises:
-        InputError: If the network has texts alone, or its alignment was not trained.
+        InputError: If its alignment was not trained.
     """
-    if checkpoint.model.text_only:
-        raise InputError("a network for texts alone has no hubness correction")
     if not checkpoint.alignment_trained:
         raise InputError(
             "expected a network whose alignment was trained: its scores are corrected, too"

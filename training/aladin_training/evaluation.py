@@ -13,7 +13,6 @@ from torch import Tensor
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import (
-    encode_documents,
     encode_images,
     encode_photos,
     encode_texts,
@@ -313,21 +312,6 @@ def encode_captions(
         "captions",
         progress,
         lambda batch: encode_texts(model, batch, truncate=True),
-    )
-
-
-def encode_corpus(model: AladinModel, texts: Sequence[str], progress: Progress) -> EncodedBatch:
-    """Encode texts as an index of texts does, but cut those that are too long.
-
-    Args:
-        model: Network that encodes; one for texts alone encodes them in the role of documents.
-        texts: At least one text.
-        progress: Receives captions.
-    """
-    if not model.text_only:
-        return encode_captions(model, texts, progress)
-    return _encode(
-        texts, _PHOTOS_A_BATCH, "texts", progress, lambda batch: encode_documents(model, batch)
     )
 
 

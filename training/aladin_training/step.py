@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
-from aladin_network.encoders.base import PromptedPhotos, to_device
+from aladin_network.encoders.base import to_device
 from aladin_network.errors import ConfigError
 from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_training.batches.batch import Batch
@@ -39,7 +39,7 @@ from aladin_training.parallel.numerics import (
 )
 from aladin_training.tasks.joint import JointTask, LossReport, OnlineBranches
 
-Inputs = TypeVar("Inputs", bound=Tensor | tuple[Tensor, ...] | PromptedPhotos)
+Inputs = TypeVar("Inputs", bound=Tensor | tuple[Tensor, ...])
 Autocast = Callable[[], AbstractContextManager[object]]
 
 
@@ -251,10 +251,6 @@ class _Recomputed(Generic[Inputs]):
 
 def _chunks(inputs: Inputs, size: int | None) -> Iterator[Inputs]:
     """Split a batch, or each part of one, into groups of `size` items."""
-    if isinstance(inputs, PromptedPhotos):
-        for start in range(0, len(inputs), size or len(inputs)):
-            yield cast(Inputs, PromptedPhotos(*inputs[start : start + (size or len(inputs))]))
-        return
     items = inputs.shape[0] if isinstance(inputs, Tensor) else inputs[0].shape[0]
     for start in range(0, items, size or items):
         rows = slice(start, start + (size or items))

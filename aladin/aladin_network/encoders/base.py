@@ -125,54 +125,9 @@ class LayerStates(NamedTuple):
     values: Float[Tensor, "batch tokens dim"]
 
 
-class PromptedPhoto(NamedTuple):
-    """A photo inside of a prompt, as a vision-language network reads it.
-
-    Attributes:
-        ids: Vocabulary ids of the prompt, with one placeholder for each image token.
-        pixels: Pixel values in the network's own form, without a batch axis.
-        layout: What the network needs beside them (a grid, or a mask); empty if nothing.
-    """
-
-    ids: Int[Tensor, " tokens"]
-    pixels: Tensor
-    layout: Tensor
-
-    def to(self, device: torch.device | str) -> PromptedPhoto:
-        """Move to a device."""
-        return PromptedPhoto(*(part.to(device) for part in self))
-
-
-class PromptedPhotos(tuple[PromptedPhoto, ...]):
-    """Photos inside of prompts; they differ in all sizes, and are not padded."""
-
-    def __new__(cls, *photos: PromptedPhoto) -> PromptedPhotos:
-        """Collect photos, each of which is one argument."""
-        return super().__new__(cls, photos)
-
-
-class DocumentInput(NamedTuple):
-    """A tokenised text of a network for texts alone, in place of a photo.
-
-    Attributes:
-        ids: Vocabulary ids, those of its prefix and special tokens included.
-    """
-
-    ids: Int[Tensor, " tokens"]
-
-
 # One photo as returned by an image encoder's `preprocess`, and several as by its `collate`.
-ImageInput = (
-    Float[Tensor, "3 height width"] | PhotoPatches | RegionInput | PromptedPhoto | DocumentInput
-)
-ImageBatch = (
-    Float[Tensor, "batch 3 height width"]
-    | PatchBatch
-    | RegionBatch
-    | PromptedPhotos
-    | TextBatch
-    | LayerStates
-)
+ImageInput = Float[Tensor, "3 height width"] | PhotoPatches | RegionInput
+ImageBatch = Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch | LayerStates
 
 
 @runtime_checkable
@@ -305,15 +260,13 @@ class DividedEncoder(Protocol):
         ...
 
 
-Batched = TypeVar("Batched", bound=Tensor | tuple[Tensor, ...] | PromptedPhotos)
+Batched = TypeVar("Batched", bound=Tensor | tuple[Tensor, ...])
 
 
 def to_device(batch: Batched, device: torch.device | str) -> Batched:
     """Move a batch, or each part of one, to a device."""
     if isinstance(batch, Tensor):
         return cast(Batched, batch.to(device))
-    if isinstance(batch, PromptedPhotos):
-        return cast(Batched, PromptedPhotos(*(photo.to(device) for photo in batch)))
     return type(batch)(*(part.to(device) for part in batch))
 
 

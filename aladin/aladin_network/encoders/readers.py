@@ -16,8 +16,8 @@ from PIL import Image
 from aladin_network.config import ImageEncoderConfig, TextEncoderConfig
 from aladin_network.photos.regions import RegionSet
 
-# What an image encoder reads: photos, regions of photos, or texts in the place of photos.
-Reads = Literal["photo", "regions", "text"]
+# What an image encoder reads.
+Reads = Literal["photo", "regions"]
 
 # One photo as returned by `PhotoReader.preprocess`, in the encoder's own form.
 PhotoInput = Any
@@ -74,38 +74,6 @@ class PhotoReader(Protocol):
 
         Raises:
             InputError: If this encoder reads regions, which have their own boxes.
-        """
-        ...
-
-
-@runtime_checkable
-class DocumentReader(PhotoReader, Protocol):
-    """Prepares documents for a network for texts alone, in the place of photos.
-
-    Attributes:
-        max_tokens: Longest document in tokens; the rest of a longer one is not read.
-    """
-
-    max_tokens: int
-
-    def preprocess(self, photo: Image.Image | RegionSet | str) -> PhotoInput:
-        """Tokenise a document.
-
-        Raises:
-            InputError: If it is a photo or regions of one.
-        """
-        ...
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a whole document, prefix and special tokens included."""
-        ...
-
-    def shortened(self, text: str, max_tokens: int) -> str:
-        """Return the beginning of a document that has no more than a number of tokens.
-
-        Args:
-            text: Text of any length.
-            max_tokens: Number of tokens with the special ones; at least one of the text is kept.
         """
         ...
 

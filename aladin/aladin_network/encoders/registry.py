@@ -63,8 +63,6 @@ IMAGE_ENCODERS = EncoderClasses(
         "hf": "aladin_network.encoders.hf_image:HFImageEncoder",
         "naflex": "aladin_network.encoders.naflex:NaFlexImageEncoder",
         "regions": "aladin_network.encoders.regions:RegionsImageEncoder",
-        "multivector": "aladin_network.encoders.multivector:MultiVectorImageEncoder",
-        "colbert": "aladin_network.encoders.colbert:ColBERTDocumentEncoder",
     },
 )
 TEXT_ENCODERS = EncoderClasses(
@@ -73,8 +71,6 @@ TEXT_ENCODERS = EncoderClasses(
         "hf": "aladin_network.encoders.hf_text:HFTextEncoder",
         "gru": "aladin_network.encoders.recurrent_text:GRUTextEncoder",
         "lstm": "aladin_network.encoders.recurrent_text:LSTMTextEncoder",
-        "multivector": "aladin_network.encoders.multivector:MultiVectorTextEncoder",
-        "colbert": "aladin_network.encoders.colbert:ColBERTTextEncoder",
     },
 )
 

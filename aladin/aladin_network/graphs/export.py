@@ -51,8 +51,6 @@ _EXPORTERS = ("onnx", "onnxscript")
 _WITHOUT_GRAPHS = {
     "naflex": "every photo has its own grid of patches, with positions interpolated for it",
     "regions": "its regions come from a detector, which torch computes",
-    "multivector": "it is a language model with a prompt around every photo",
-    "colbert": "it encodes texts in two roles, and no photos",
 }
 # Of different lengths, and padded; any tokenizer finds words in them.
 _TEXTS = ("a dog", "two dogs run on green grass after a red ball", "a man rides a motorcycle")

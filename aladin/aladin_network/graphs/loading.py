@@ -31,7 +31,7 @@ _FRAMEWORK = ("torch", "transformers")
 
 
 def load_for_inference(
-    folder: Path, device: str = "cpu", *, texts_only: bool = False, precision: Precision = "float32"
+    folder: Path, device: str = "cpu", *, precision: Precision = "float32"
 ) -> Checkpoint:
     """Load a checkpoint to encode with, not to train.
 
@@ -42,7 +42,6 @@ def load_for_inference(
     Args:
         folder: Folder of the checkpoint.
         device: Device of the network, as torch names it; graphs are for the CPU.
-        texts_only: Whether only texts will be encoded, which torch may load in less time.
         precision: Precision in which photos and texts are encoded; bfloat16 by the graphs, which
             OpenVINO computes.
 
@@ -62,7 +61,7 @@ def load_for_inference(
     runtime = graph_runtime(folder, device)
     if runtime is not None:
         return load_graphs(folder, runtime)
-    return _load_by_torch(folder, device, texts_only=texts_only and _is_cpu(device))
+    return _load_by_torch(folder, device)
 
 
 def graph_runtime(folder: Path, device: str = "cpu") -> GraphRuntime | None:
@@ -103,12 +102,12 @@ def runtime_setting() -> RuntimeSetting:
     return cast(RuntimeSetting, value)
 
 
-def _load_by_torch(folder: Path, device: str, *, texts_only: bool) -> Checkpoint:
+def _load_by_torch(folder: Path, device: str) -> Checkpoint:
     read_config(folder)  # a folder that is no checkpoint is reported with or without torch
     try:
-        from aladin_network.checkpoint import load_checkpoint, load_text_checkpoint
+        from aladin_network.checkpoint import load_checkpoint
 
-        return load_text_checkpoint(folder) if texts_only else load_checkpoint(folder, device)
+        return load_checkpoint(folder, device)
     except ModuleNotFoundError as error:
         if error.name not in _FRAMEWORK:
             raise

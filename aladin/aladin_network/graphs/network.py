@@ -101,10 +101,7 @@ class GraphNetwork:
         embedding_dim: Size of an embedding.
         token_dim: Size of a token.
         zero_tokens: Number of zero tokens behind an image's own tokens: 1 or 0.
-        text_only: False: networks for texts alone have no graphs.
     """
-
-    text_only = False
 
     def __init__(
         self,

@@ -11,7 +11,6 @@ from aladin_network.config import MatchingHeadConfig
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ConfigError
 from aladin_network.heads.layers import TransformerStack
-from aladin_network.heads.pooling import LearnedPooling
 from aladin_network.scoring.masking import masked_max, masked_mean
 from aladin_network.types import Modality
 
@@ -41,19 +40,12 @@ class MatchingHead(nn.Module):
             config.dropout,
         )
         poolings = len(config.pooling)
-        is_learned = "learned" in config.pooling
-        if (poolings != 1 or is_learned) and config.dim is None:
-            what = "a learned pooling needs" if is_learned else f"{poolings} poolings need"
-            raise ConfigError(f"matching: {what} a dim, one of another kind does not")
+        if poolings != 1 and config.dim is None:
+            raise ConfigError(f"matching: {poolings} poolings need a dim, one does not")
         self.projections = nn.ModuleDict()
-        self.poolings = nn.ModuleDict()
-        for modality, width in (("image", image_width), ("text", text_width)):
-            added = 0
-            if is_learned:
-                pooling = LearnedPooling(width, config.feedforward or width)
-                self.poolings[modality], added = pooling, pooling.out_dim - width
-            if config.dim is not None:
-                self.projections[modality] = nn.Linear(poolings * width + added, config.dim)
+        if config.dim is not None:
+            for modality, width in (("image", image_width), ("text", text_width)):
+                self.projections[modality] = nn.Linear(poolings * width, config.dim)
         self.dim = config.dim if config.dim is not None else image_width
 
     def forward(self, features: Features, modality: Modality) -> Float[Tensor, "batch dim"]:
@@ -63,8 +55,6 @@ class MatchingHead(nn.Module):
         for how in self.config.pooling:
             if how == "first":
                 parts.append(states[:, 0])
-            elif how == "learned":
-                parts.append(self.poolings[modality](states, features.content))
             else:
                 pool = masked_mean if how == "mean" else masked_max
                 parts.append(pool(states, features.content))
@@ -72,16 +62,3 @@ class MatchingHead(nn.Module):
         if modality in self.projections:
             pooled = self.projections[modality](pooled)
         return F.normalize(pooled.float(), dim=-1)
-
-
-@torch.no_grad()
-def start_as_mean(head: MatchingHead) -> None:
-    """Let a head of one learned pooling return the mean of the tokens until it is trained.
-
-    Args:
-        head: Head whose embeddings are as large as the tokens.
-    """
-    for projection in head.projections.values():
-        assert isinstance(projection, nn.Linear)
-        nn.init.eye_(projection.weight)
-        nn.init.zeros_(projection.bias)

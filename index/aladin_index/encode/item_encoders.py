@@ -23,7 +23,6 @@ from aladin_network.errors import InputError, brief
 from aladin_network.graphs.network import for_throughput
 from aladin_network.inference import (
     Network,
-    document_reader,
     encode_documents,
     encode_images,
     is_cut,
@@ -307,9 +306,7 @@ class TextEncoder:
         """Check that a text can be encoded, and note in its metadata if its end is not read."""
         if not is_cut(self.model, data):
             return Prepared(row, data, None)
-        model = self.model
-        most = document_reader(model) if model.text_only else model.text.encoder.config
-        return Prepared(row, data, None, metadata={CUT: most.max_tokens})
+        return Prepared(row, data, None, metadata={CUT: self.model.text.encoder.config.max_tokens})
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""

@@ -54,10 +54,8 @@ def check_detector(encoder: PhotoReader, detector: Detector | None) -> None:
 
 
 def check_regions(model: Network, regions: RegionSource | None) -> None:
-    """Refuse regions for a network that reads photos, and the reverse; texts only read neither."""
+    """Refuse regions for a network that reads photos, and the reverse."""
     reads = model.image.encoder.reads
-    if reads == "text":
-        raise InputError("images: this network reads texts only, it has no use for photos")
     if (reads == "regions") != (regions is not None):
         expected, found = ("regions", "none") if regions is None else ("photos", "regions")
         raise InputError(f"images: this network reads {expected}, got {found}")

@@ -33,8 +33,7 @@ class EncodedQuery(NamedTuple):
         text: Text of a text query; required to explain its hits.
         size_px: Width and height of a photo query, required for boxes in it; or None if unknown.
         boxes: (regions, 4) boxes that came with a photo's regions, in fractions of it, or None.
-        is_stored: Whether it was looked up. A stored text of a network for texts alone was encoded
-            in the role of a document, and is not aligned with others.
+        is_stored: Whether it was looked up.
         box: Part of a photo query that is searched for, in fractions of the photo; None for all.
         regions: Numbers of the photo's regions that its tokens are; None for all of them.
         own_id: Id of the query if it is an item of the index and must not be among its own hits.

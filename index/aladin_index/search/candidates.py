@@ -65,8 +65,8 @@ class ValidSearch:
             of a corrected collection are multiplied by.
         tokens: (query_tokens, d_align) float32, the query's real tokens.
         second_stage: What the second stage needs, or None if the embeddings decide alone.
-        is_crossing: Whether the query and the items are of different modalities, or of different
-            roles in a network for texts alone, so that they can be aligned.
+        is_crossing: Whether the query and the items are of different modalities, so that they can
+            be aligned.
         is_aligned: Whether the second stage is meant to run: its model was trained to align, or
             the search names a weight of the fusion.
         reranks: Whether the second stage decides the order.

@@ -150,8 +150,7 @@ def _score_group(
     """Score the documents of one modality, items first."""
     manifest = searcher.index.manifest
     modality = query.modality
-    is_asking = searcher.index.checkpoint.model.text_only and not query.is_stored
-    is_crossing = modality != MODALITY_OF[group.target] or is_asking
+    is_crossing = modality != MODALITY_OF[group.target]
     embedding = query.encoding.embedding[0]
     match = _match(embedding, group)
     has_tokens = any(entry.token_count > 0 for entry in manifest.sides.values())

@@ -56,8 +56,7 @@ class TwoStageSearcher:
     Between a text and images, and between an image and texts, the first stage finds candidates by
     the embeddings, and the second stage orders them by the fusion of both stages' scores. Items of
     one modality have no words and regions to align: the embeddings decide alone, as they do with a
-    model whose alignment was not trained, unless a weight of the fusion is given. A network for
-    texts alone aligns a text with texts, but no stored text, which has the role of a document.
+    model whose alignment was not trained, unless a weight of the fusion is given.
 
     A query of several parts takes the candidates of those that hits have to have or be like, by the
     weighted sum of their embeddings, and orders them by the sum of all parts' scores; see
@@ -85,7 +84,6 @@ class TwoStageSearcher:
         self._candidates = {target: manifest.candidates(target) for target in manifest.targets}
         self._fusions = {direction: fusion.of(direction) for direction in DIRECTION_OF.values()}
         self._is_aligned = index.checkpoint.alignment_trained
-        self._text_only = index.checkpoint.model.text_only
         self._embedder = LazyEmbedder(index)
         self.clock = RerankDeadline()
 
@@ -196,8 +194,7 @@ class TwoStageSearcher:
         """
         options.check()
         modality = query.modality or MODALITY_OF[target]
-        is_asking = self._text_only and query.modality == "text" and not query.is_stored
-        is_crossing = modality != MODALITY_OF[target] or is_asking
+        is_crossing = modality != MODALITY_OF[target]
         parsed = parse_filter(options.filter) if options.filter else None
         collection = None if shared is None else shared.get((target, parsed))
         if collection is None:

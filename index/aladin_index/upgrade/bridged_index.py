@@ -63,11 +63,6 @@ class BridgedNetwork:
         """Number of zero tokens behind the tokens of the photos that are compared."""
         return self._of_photos.zero_tokens
 
-    @property
-    def text_only(self) -> bool:
-        """Whether the networks are for texts alone."""
-        return self.asking.text_only
-
     def infer_images(self, batch: Any) -> Encoding:
         """Encode photos as queries."""
         return self.asking.infer_images(batch)

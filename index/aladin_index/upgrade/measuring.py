@@ -140,7 +140,7 @@ class MethodChooser:
         if sample is None:
             return None
         # Scores of a corrected index are less than its cosines, by biases of the old model.
-        is_possible = not self._new.model.text_only and sample.old.biases is None
+        is_possible = sample.old.biases is None
         if not is_possible or len(sample) < _LEAST_ITEMS:
             return None
         order = np.random.default_rng(0).permutation(len(sample))

@@ -242,15 +242,8 @@ def _readable_manifests(root: Path) -> Iterator[Manifest]:
 
 def _check_kind(index: SearchIndex, checkpoint: Checkpoint, regions: RegionSource | None) -> None:
     """Refuse a model that cannot take the place of the old one."""
-    old, new = index.checkpoint.model, checkpoint.model
-    if old.text_only != new.text_only:
-        kinds = {True: "texts alone", False: "photos and texts"}
-        raise InputError(
-            f"{index.path}: expected a model of {kinds[old.text_only]}, as the index's own, "
-            f"got one of {kinds[new.text_only]}"
-        )
     if index.images is not None:
-        check_regions(new, regions)
+        check_regions(checkpoint.model, regions)
 
 
 def _report_of(manifest: Manifest) -> UpgradeReport:

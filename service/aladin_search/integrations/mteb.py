@@ -48,7 +48,7 @@ from aladin_search.integrations.pictures import picture_of
 from aladin_search.integrations.places import OpenIndex, Place, Service
 from aladin_service.client.searches import Search
 from aladin_service.library.places import model_folder
-from aladin_training.evaluation import encode_captions, encode_corpus
+from aladin_training.evaluation import encode_captions
 
 Score = Literal["fused", "matching", "alignment", "attention", "first_stage"]
 _QUERIES_AT_A_TIME = 64
@@ -76,7 +76,7 @@ class CheckpointSearch:
             checkpoint: Folder of a checkpoint, or what ``--model`` of the command line takes.
             score: Score that orders documents, or None for the fused one, and for matching if the
                 alignment was not trained. Queries and documents of one modality are compared by
-                matching, unless the network is one for texts alone.
+                matching.
             name: Name of the model in results, or None for the folder's.
 
         Raises:
@@ -144,7 +144,7 @@ class CheckpointSearch:
         self, queries: EncodedBatch, modality: Modality, corpus: EncodedBatch, held: Modality
     ) -> Tensor:
         """Return the scores (queries, documents)."""
-        if modality == held and not self._checkpoint.model.text_only:
+        if modality == held:
             return queries.embedding @ corpus.embedding.T
         by_text = modality == "text"
         images, texts = (corpus, queries) if by_text else (queries, corpus)
@@ -284,14 +284,11 @@ class CheckpointEncoder:
         """Description of the model for mteb."""
         return self._meta
 
-    def encode(
-        self, inputs: Any, *, prompt_type: PromptType | None = None, **_: Any
-    ) -> NDArray[np.float32]:
+    def encode(self, inputs: Any, **_: Any) -> NDArray[np.float32]:
         """Encode batches of texts or of photos; see mteb's `EncoderProtocol`.
 
         Args:
             inputs: Batches with either the key ``text`` or the key ``image``.
-            prompt_type: Role of the inputs, which matters to a network for texts alone.
             **_: What mteb tells about the task.
 
         Returns:
@@ -306,9 +303,8 @@ class CheckpointEncoder:
             if ("text" in batch) == ("image" in batch):
                 raise InputError(f"expected either texts or photos, got {sorted(batch)}")
             if "text" in batch:
-                is_query = prompt_type == PromptType.query
-                encode = encode_captions if is_query else encode_corpus
-                embedding = encode(model, list(batch["text"]), NullProgress()).embedding.numpy()
+                texts = list(batch["text"])
+                embedding = encode_captions(model, texts, NullProgress()).embedding.numpy()
             else:
                 check_reads_photos(self._checkpoint)
                 photos = [picture_of(each) for each in batch["image"]]

@@ -14,7 +14,7 @@ from aladin_network.photos.decoding import decode_image, read_image
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Modality, NullProgress
-from aladin_training.evaluation import encode_captions, encode_corpus
+from aladin_training.evaluation import encode_captions
 
 try:
     from datasets import Dataset
@@ -80,8 +80,7 @@ def encode_rows(
     """
     if modality == "text":
         texts = texts_of(rows, document=document)
-        encode = encode_corpus if document else encode_captions
-        return encode(checkpoint.model, texts, NullProgress())
+        return encode_captions(checkpoint.model, texts, NullProgress())
     check_reads_photos(checkpoint)
     parts: list[Encoding] = []
     photos = photos_of(rows)
@@ -103,8 +102,6 @@ def check_reads_photos(checkpoint: Checkpoint[AladinModel]) -> None:
     Raises:
         InputError: If it does not read photos.
     """
-    if checkpoint.model.text_only:
-        raise InputError("this network reads texts only, no photos")
     if checkpoint.model.image.encoder.reads != "photo":
         raise InputError("this network reads the regions of a photo, not the photo")
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -32,10 +32,8 @@ from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.encoders.base import (
     ImageBatch,
     PatchBatch,
-    PromptedPhotos,
     RegionBatch,
     TextBatch,
-    to_device,
 )
 from aladin_network.errors import CheckpointError, ConfigError, InputError
 from aladin_network.inference import PHOTOS_AT_A_TIME, tokenize
@@ -70,13 +68,8 @@ class AladinModule(InputModule):
             checkpoint: Network, and what else is saved with it.
             source: Folder of the checkpoint, whose calibration and hubness correction are saved
                 again with the same weights, or None for neither.
-
-        Raises:
-            ConfigError: If the network is one for texts alone.
         """
         super().__init__()
-        if checkpoint.model.text_only:
-            raise ConfigError("expected a network for photos and texts, got one for texts alone")
         self.network = checkpoint.model
         self._checkpoint = checkpoint
         self._alignment = {
@@ -196,7 +189,7 @@ class AladinModule(InputModule):
             names = ("input_ids", "attention_mask", "content_mask")
             return self.network.encode_texts(TextBatch(*(features[name] for name in names)))
         parameter = next(self.network.parameters())
-        batch = _image_batch(features, parameter.dtype, parameter.device)
+        batch = _image_batch(features, parameter.dtype)
         count = len(batch[0] if isinstance(batch, PatchBatch) else batch)
         if torch.is_grad_enabled() or count <= PHOTOS_AT_A_TIME:
             return self.network.encode_images(batch)
@@ -267,27 +260,16 @@ def _features(batch: ImageBatch) -> dict[str, Tensor | Any]:
         return {"patches": batch.values, "patch_mask": batch.mask, "grids": batch.grids}
     if isinstance(batch, RegionBatch):
         raise InputError("this network reads the regions of a photo, not the photo")
-    if isinstance(batch, PromptedPhotos):
-        return {"photos": batch}
     return {"pixel_values": batch}
 
 
-def _image_batch(
-    features: dict[str, Any], dtype: torch.dtype, device: torch.device
-) -> Tensor | PatchBatch | PromptedPhotos:
+def _image_batch(features: dict[str, Any], dtype: torch.dtype) -> Tensor | PatchBatch:
     if "pixel_values" in features:
         return features["pixel_values"].to(dtype)
-    if "photos" in features:  # the library moves tensors only
-        photos = to_device(cast(PromptedPhotos, features["photos"]), device)
-        return PromptedPhotos(*(each._replace(pixels=each.pixels.to(dtype)) for each in photos))
     return PatchBatch(features["patches"].to(dtype), features["patch_mask"], features["grids"])
 
 
-def _rows(
-    batch: Tensor | PatchBatch | PromptedPhotos, rows: slice
-) -> Tensor | PatchBatch | PromptedPhotos:
+def _rows(batch: Tensor | PatchBatch, rows: slice) -> Tensor | PatchBatch:
     if isinstance(batch, Tensor):
         return batch[rows]
-    if isinstance(batch, PromptedPhotos):
-        return PromptedPhotos(*batch[rows])
     return PatchBatch(*(part[rows] for part in batch))

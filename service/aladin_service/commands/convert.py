@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aladin_service.commands.help_style import CommandApp
 
 if TYPE_CHECKING:
-    from aladin_network.conversion.multivector import MultiVectorReport
     from aladin_network.conversion.tensors import ConversionReport
     from aladin_network.conversion.towers import TowersReport
 
@@ -22,7 +21,6 @@ app = CommandApp(
 OutOption = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Folder of the new checkpoint; must be new.")
 ]
-Pooling = Literal["mean", "learned"]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seeds the initial values of new tensors.")]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print what became of every tensor as JSON on stdout.")
@@ -216,21 +214,14 @@ def towers(
     )
     report = convert_towers(source, out, options)
     # Other heads have to be trained first.
-    _print_made(report, _summary(report), as_json, with_graphs=report.zero_shot)
-
-
-def _print_made(
-    report: TowersReport | MultiVectorReport, summary: str, as_json: bool, *, with_graphs: bool
-) -> None:
-    """Export the graphs, and print the result: a line on stderr and the folder, or JSON."""
-    if with_graphs:
+    if report.zero_shot:
         from aladin_network.graphs.export import export_where_possible
 
         export_where_possible(report.out)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(report) | {"out": str(report.out)}, indent=2))
         return
-    typer.echo(summary, err=True)
+    typer.echo(_summary(report), err=True)
     typer.echo(str(report.out))
 
 
@@ -243,60 +234,3 @@ def _summary(report: TowersReport) -> str:
     if report.zero_shot:
         return f"searches by the towers' own similarity: {sizes}"
     return f"the heads are new, train them before searching: {sizes}"
-
-
-@app.command("multivector")
-def multivector(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Folder or hub name of a ColPali, ColQwen2 or ColModernVBERT, as transformers "
-            "saves them; or folder of a ColBERT for texts, of PyLate or sentence-transformers.",
-        ),
-    ],
-    out: OutOption,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--max-tokens",
-            min=3,
-            help="Longest text in tokens, those of its prompt included; of a network for texts "
-            "the longest document. [default: 512; for texts SOURCE's own]",
-        ),
-    ] = None,
-    pooling: Annotated[
-        Pooling,
-        typer.Option(
-            "--pooling",
-            help="The embedding: the mean of the tokens, or a pooling that starts as the mean and "
-            "is trained by `aladin train pooling`.",
-        ),
-    ] = "mean",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON on stdout.")
-    ] = False,
-) -> None:
-    """Convert a late-interaction network for photos or texts.
-
-    In: SOURCE. Out: in the folder --out, a network whose tokens are SOURCE's own and whose
-    alignment score is its MaxSim, ready for `index build`, `search` and `serve`; the folder is
-    printed on stdout. The embedding that finds the candidates is the mean of an item's tokens.
-    With a network for texts alone (ColBERT, PyLate), an index of --texts is searched with texts:
-    those of the index are encoded as documents, and cut at its longest document. Adapters without
-    their base model are refused.
-    """
-    from aladin_network.conversion.multivector import convert_multivector
-
-    report = convert_multivector(source, out, max_tokens, pooling)
-    _print_made(report, _multivector_summary(report), as_json, with_graphs=True)
-
-
-def _multivector_summary(report: MultiVectorReport) -> str:
-    sizes = f"{report.family}: {report.dim} numbers a token and an embedding, "
-    if report.max_document_tokens is None:
-        return f"{sizes}texts of up to {report.max_tokens} tokens"
-    return (
-        f"{sizes}for texts alone: queries of up to {report.max_tokens} tokens, "
-        f"documents of up to {report.max_document_tokens}"
-    )

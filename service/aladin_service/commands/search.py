@@ -266,23 +266,19 @@ def _search_here(
     out: Path | None,
 ) -> tuple[SearchAnswer, list[str]]:
     """Search an index; also return its fields if the filter names one that no item has."""
-    from aladin_index.open import live_model, open_backend
+    from aladin_index.open import open_backend
     from aladin_index.search.backend import EncodedParts
     from aladin_index.search.listing import NotListableError, list_fields
     from aladin_index.search.searcher import TwoStageSearcher
-    from aladin_network.graphs.loading import load_for_inference
     from aladin_network.heads.trained import UNALIGNED, untrained_reason
     from aladin_service.search.encoder import QueryEncoder
-    from aladin_service.search.job import PartsQuery, PhotoQuery, RegionsQuery, TextQuery
+    from aladin_service.search.job import PartsQuery, PhotoQuery, RegionsQuery
     from aladin_service.search.parts import encode_any
     from aladin_service.settings import QueryLimits, engine_options
 
-    checkpoint, engine = None, engine_options(index)
-    if isinstance(query, TextQuery) and not options.explain and place.device == "cpu":
-        checkpoint = load_for_inference(live_model(index, engine), texts_only=True)
     with (
         closing(place),
-        closing(open_backend(index, checkpoint=checkpoint, device=place, engine=engine)) as opened,
+        closing(open_backend(index, device=place, engine=engine_options(index))) as opened,
     ):
         finder = None
         if isinstance(query, PhotoQuery):

@@ -65,18 +65,13 @@ def find_pair(
         UnknownItemError: If no item has this id or that of the query.
         NoSuchTargetError: If the index has no items of the other modality.
         InputError: If the query and the item have the same modality and the query has no box, or
-            the alignment of the index's model was not trained, or is one of texts.
+            the alignment of the index's model was not trained.
     """
     index = searcher.index
     if not index.checkpoint.alignment_trained:
         raise InputError(
             "there is no evidence: the alignment of this index's model was not trained, so its "
             "regions say nothing about words; `aladin train finetune-clip` trains one"
-        )
-    if index.checkpoint.model.text_only:
-        raise InputError(
-            "there is no evidence to draw: this index's model reads texts only; a search with "
-            "explain tells each word's best word"
         )
     query_item: StoredItem | None = None
     modality: Modality

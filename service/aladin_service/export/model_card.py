@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 
 from aladin_index.format.records import Evaluation
 from aladin_network.checkpoint_files import Checkpoint, Provenance
-from aladin_network.inference import document_reader
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _TASK = "image-text-retrieval"
@@ -123,7 +122,7 @@ def card_metadata(
     """Return the metadata in front of the card, in the form of the hub."""
     named = base_models(checkpoint) if options.base_models is None else list(options.base_models)
     of_photos = ["image-text-retrieval", "cross-modal-retrieval"]
-    tags = ["aladin-search", *(["text-retrieval"] if checkpoint.model.text_only else of_photos)]
+    tags = ["aladin-search", *of_photos]
     if checkpoint.alignment_trained:
         tags.append("late-interaction")
     metadata: dict[str, Any] = {
@@ -144,13 +143,11 @@ def card_metadata(
 
 def card_text(checkpoint: Checkpoint, options: CardOptions, figures: Sequence[Figure]) -> str:
     """Return the card's text, in Markdown."""
-    text_only = checkpoint.model.text_only
-    source = "--texts texts.jsonl" if text_only else "--images photos/"
     parts = [
         f"# {options.name.rpartition('/')[2]}",
         _description(checkpoint),
         "## Use\n\n```bash\npip install 'aladin-search[cpu]'\n"
-        f"aladin index build --model {options.name} {source} --out INDEX\n"
+        f"aladin index build --model {options.name} --images photos/ --out INDEX\n"
         'aladin search INDEX "two dogs on grass"\n```\n\n'
         "`--model` takes the folder of these files too.",
         f"## Training\n\n{_training(checkpoint.provenance)}",
@@ -194,14 +191,6 @@ def _dataset(data: str, split: str | None) -> dict[str, str]:
 
 def _description(checkpoint: Checkpoint) -> str:
     model = checkpoint.model
-    if model.text_only:
-        documents = document_reader(model)
-        return (
-            "A network for searching texts with texts. It reads queries of up to "
-            f"{model.text.encoder.config.max_tokens} tokens and documents of up to "
-            f"{documents.max_tokens}; an embedding of each has {model.embedding_dim} numbers, a "
-            f"token {model.token_dim}. Searches re-rank by the alignment of their tokens."
-        )
     reads = "photos" if model.image.encoder.reads == "photo" else "regions of photos"
     count = model.image.encoder.num_tokens
     lines = [

@@ -18,7 +18,7 @@ from aladin_network.calibration.fitted_files import copy_fitted
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import CHECKPOINT_FILES, Checkpoint
 from aladin_network.conversion.tensors import refuse_existing
-from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder, recover_folder, write_json
 
 Kind = Literal["multi-vector", "embedding"]
@@ -42,16 +42,12 @@ def export_sentence_transformers(checkpoint: Path, out: Path, kind: Kind) -> Non
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
-        ConfigError: If `out` is in use, or the network is one for texts alone.
+        ConfigError: If `out` is in use.
         OSError: If `out` cannot be written.
     """
     refuse_existing(out)
     with atomic_folder(out) as partial:
-        if copy_checkpoint(checkpoint, partial).model.text_only:
-            raise ConfigError(
-                f"{checkpoint}: expected a network for photos and texts, got one for texts alone: "
-                "the folder that it was converted from is a model of the library already"
-            )
+        copy_checkpoint(checkpoint, partial)
         module = {
             "idx": 0,
             "name": "0",

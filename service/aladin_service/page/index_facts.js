@@ -44,12 +44,6 @@ function showLeftOut({ left_out: leftOut, untrained }) {
   at("index-warning").textContent = warnings.join(" ");
 }
 
-// A model for texts alone takes no photo.
-function hidePhotoQuery() {
-  at("choose").hidden = true;
-  at("words").placeholder = "Describe what the text says";
-}
-
 // Show the size of the index. grows: whether items are being added.
 export function showCounts(index, grows = false) {
   const present = COLLECTIONS.filter(([target]) => index[target] !== null);
@@ -73,7 +67,6 @@ export async function loadIndexFacts() {
   showCounts(index);
   at("option-candidates").placeholder = index.default_candidates;
   if (index.alignment_trained === false) hideSecondStage();
-  if (index.text_only) hidePhotoQuery();
   learn({
     index,
     targets: present.map(([target]) => target),

@@ -97,11 +97,6 @@ class LiveIndexInfo(_IndexPart):
     left_out: LeftOutInfo | None = Field(
         default=None, description="Null for an index in a vector database."
     )
-    text_only: bool = Field(
-        default=False,
-        description="Whether the model is for texts alone: texts are searched with texts in two"
-        " stages, and photos are refused.",
-    )
     calibration: IndexCalibration | None = Field(
         default=None, description="Null if the index is not calibrated."
     )

@@ -21,15 +21,7 @@ from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import TextTooLongError
-from aladin_network.inference import (
-    Network,
-    document_reader,
-    encode_documents,
-    encode_images,
-    encode_texts,
-    is_cut,
-    tokenize,
-)
+from aladin_network.inference import Network, encode_images, encode_texts, tokenize
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import Modality
 from aladin_service.search.job import EncodedDocument, EncodeJob, PhotoQuery, TextQuery, VectorForm
@@ -47,14 +39,12 @@ class _Prepared(NamedTuple):
         value: Text, or the result of the image encoder's `preprocess`.
         num_tokens: Number of tokens of a text, special ones included; 0 for a photo.
         truncated: Whether the text was cut.
-        is_document: Whether it is a text in the role of a document, of a network for texts alone.
     """
 
     modality: Modality
     value: str | PhotoInput
     num_tokens: int = 0
     truncated: bool = False
-    is_document: bool = False
 
 
 class DocumentEncoder:
@@ -100,10 +90,10 @@ class DocumentEncoder:
         results: list[EncodedDocument | Exception | None] = [
             None if isinstance(item, _Prepared) else item for item in prepared
         ]
-        groups: dict[tuple[Modality, bool], dict[int, _Prepared]] = {}
+        groups: dict[Modality, dict[int, _Prepared]] = {}
         for place, item in enumerate(prepared):
             if isinstance(item, _Prepared) and is_wanted(place):
-                groups.setdefault((item.modality, item.is_document), {})[place] = item
+                groups.setdefault(item.modality, {})[place] = item
         for inputs in groups.values():
             own = [jobs[place] for place in inputs]
             encoded = _encode(searcher, own, list(inputs.values()))
@@ -137,8 +127,6 @@ class DocumentEncoder:
         most = self._limits.max_text_chars
         if len(text) > most and not job.truncate:
             raise TextTooLongError(len(text), most, "characters")
-        if model.text_only and not job.as_query:
-            return self._prepare_document(model, text, job)
         kept = text
         if job.truncate:
             own = model.text.encoder.config.max_tokens
@@ -146,18 +134,6 @@ class DocumentEncoder:
             kept = model.text.encoder.shortened(text[:most], limit)
         batch = tokenize(model, [kept], truncate=job.truncate)
         return _Prepared("text", kept, int(batch.mask.sum()), truncated=len(kept) < len(text))
-
-    def _prepare_document(self, model: Network, text: str, job: EncodeJob) -> _Prepared:
-        """Prepare a text in the role of a document."""
-        is_cut(model, text)  # refuses what cannot be encoded
-        encoder = document_reader(model)
-        limit, kept = min(job.max_tokens or encoder.max_tokens, encoder.max_tokens), text
-        if job.truncate:
-            kept = encoder.shortened(text[: self._limits.max_text_chars], limit)
-        count = encoder.count_tokens(kept)
-        if count > limit and not job.truncate:
-            raise TextTooLongError(count, limit)
-        return _Prepared("text", kept, count, truncated=len(kept) < len(text), is_document=True)
 
 
 def _encode(
@@ -167,9 +143,7 @@ def _encode(
     model, modality = searcher.index.checkpoint.model, inputs[0].modality
     values = [item.value for item in inputs]
     try:
-        if inputs[0].is_document:
-            encoding = encode_documents(model, cast(list[str], values))
-        elif modality == "text":
+        if modality == "text":
             encoding = encode_texts(model, cast(list[str], values), truncate=True)
         else:
             encoding = encode_images(model, cast(list[PhotoInput], values))

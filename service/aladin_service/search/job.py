@@ -195,7 +195,6 @@ class EncodeJob:
         max_tokens: Number of tokens that a text is cut to, or None for those of the network.
         form: Form of the vectors.
         multivector: Whether the tokens are written instead of the embedding.
-        as_query: Whether a network for texts alone encodes a text in the role of a query.
     """
 
     document: Document
@@ -204,7 +203,6 @@ class EncodeJob:
     max_tokens: int | None = None
     form: VectorForm = "arrays"
     multivector: bool = False
-    as_query: bool = False
 
     @property
     def queue(self) -> QueueName:

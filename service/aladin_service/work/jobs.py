@@ -43,7 +43,6 @@ class IndexState(NamedTuple):
         manifest: Manifest of the generation as it was built.
         counts: Number of searchable items of each collection, including added ones.
         alignment_trained: Whether the alignment of its model was trained.
-        text_only: Whether its model is for texts alone.
         in_engine: Whether a vector database stores it.
         encoded: While two models answer because the index is being upgraded, the number of items of
             each collection that the new one has encoded; otherwise None.
@@ -54,7 +53,6 @@ class IndexState(NamedTuple):
     manifest: Manifest
     counts: Mapping[Target, int]
     alignment_trained: bool
-    text_only: bool = False
     in_engine: bool = False
     encoded: Mapping[Target, int] | None = None
     left_out: LeftOut | None = None
@@ -75,15 +73,13 @@ class DescribeIndex(Job[IndexState]):
             new = searcher.successor.index
             encoded = {target: new.side(target).count for target in targets}
         checkpoint = index.checkpoint
-        trained, text_only = checkpoint.alignment_trained, checkpoint.model.text_only
         in_engine = isinstance(index, EngineIndex)
         left_out = None if in_engine else read_left_out(index.path, index.manifest)
         provenance = checkpoint.provenance
         return IndexState(
             index.manifest,
             counts,
-            trained,
-            text_only,
+            checkpoint.alignment_trained,
             in_engine,
             encoded,
             left_out,

@@ -12,8 +12,8 @@ from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 
 
 def test_every_registered_name_has_a_class() -> None:
-    assert list(IMAGE_ENCODERS) == ["hf", "naflex", "regions", "multivector", "colbert"]
-    assert list(TEXT_ENCODERS) == ["hf", "gru", "lstm", "multivector", "colbert"]
+    assert list(IMAGE_ENCODERS) == ["hf", "naflex", "regions"]
+    assert list(TEXT_ENCODERS) == ["hf", "gru", "lstm"]
     assert all(issubclass(found, ImageEncoder) for found in IMAGE_ENCODERS.values())
     assert all(issubclass(found, TokenizedTextEncoder) for found in TEXT_ENCODERS.values())
 

@@ -190,7 +190,6 @@ def test_a_checkpoint_is_refused_at_every_door(
     doors: list[Callable[[], object]] = [
         lambda: load_checkpoint(folder),
         lambda: load_for_inference(folder),
-        lambda: load_for_inference(folder, texts_only=True),
     ]
     for door in doors:
         assert str(folder) in refusal(door)

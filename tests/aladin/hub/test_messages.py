@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from aladin_network.conversion.multivector import convert_multivector
 from aladin_network.conversion.named_models import named_model
 from aladin_network.conversion.towers import TowersOptions, convert_towers
 from aladin_network.detectors.objects import load_objects
@@ -74,7 +73,6 @@ DOORS: dict[str, Callable[[str, Path], object]] = {
     "detector": lambda name, _: load_objects(name, {}, "cpu"),
     "named model": lambda name, out: named_model(name, lambda: out),
     "pair": lambda name, out: convert_towers(name, out, TowersOptions()),
-    "late interaction": lambda name, out: convert_multivector(name, out),
 }
 
 

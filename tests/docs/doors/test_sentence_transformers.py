@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from aladin_service.cli import app
-from tests.aladin.conversion.late_interaction import FAMILIES
-from tests.aladin.conversion.text_networks import write_of_pylate
 from tests.tensors import encode_photos, encode_texts
 
 GUIDE = Path(__file__).parents[3] / "docs" / "doors" / "sentence-transformers.md"
@@ -59,32 +56,3 @@ def test_the_snippets_run(
     words = ["--model", "exported/tokens", "--images", "photos", "--out", "INDEX"]
     result = CliRunner().invoke(app, ["index", "build", *words])
     assert result.exit_code == 0, result.output
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_a_model_of_the_library_becomes_an_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    FAMILIES["colpali"](Path("colpali"))
-    Path("photos").mkdir()
-    Image.new("RGB", (40, 50), "red").save("photos/0.png")
-    commands = re.findall(r"```bash\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)[1]
-    for line in commands.splitlines():
-        result = CliRunner().invoke(app, line.split()[1:])
-        assert result.exit_code == 0, result.output
-    assert "1 images" in result.stdout
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_a_model_for_texts_becomes_an_index_of_texts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_of_pylate(Path("colbert"))
-    Path("texts.jsonl").write_text('{"id": "a", "text": "a red dog runs on the grass"}')
-    commands = re.findall(r"```bash\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)[2]
-    for line in commands.splitlines():
-        result = CliRunner().invoke(app, shlex.split(line)[1:])
-        assert result.exit_code == 0, result.output
-    assert "a red dog runs on the grass" in result.stdout

@@ -30,7 +30,7 @@ ONLY_OF = {
     "training/aladin_training/comparison": "compare",
 }
 # Options of other programs.
-FOREIGN = {"aladin/aladin_network/conversion/multivector.py": "--local-dir", "tar": "--sort"}
+FOREIGN = {"tar": "--sort"}
 
 
 def options_of(command: str) -> set[str]:

@@ -60,7 +60,7 @@ def test_files_are_read_once(
 ) -> None:
     memory, recipe = SetMemory(), frozen()
     prepare_run(recipe, NullProgress(), memory=memory)
-    monkeypatch.setattr(preparation, "read_pairs", None)
+    monkeypatch.setattr(preparation, "read_records", None)
     prepared = prepare_run(recipe, NullProgress(), memory=memory)
     records = read_records(Path(recipe.data.source), recipe.data.train_split)
     assert [each.id for each in prepared.train_set.records] == [each.id for each in records]

@@ -17,17 +17,12 @@ from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.exchanged_texts import ExchangedTexts
 from aladin_training.batches.inputs import InputStore, image_digest, open_features
-from aladin_training.batches.items import (
-    DocumentItems,
-    check_regions,
-    region_items,
-    usable_photos,
-)
+from aladin_training.batches.items import check_regions, region_items, usable_photos
 from aladin_training.batches.network_inputs import NetworkInputs, warn_of_long_captions
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.data import Record
-from aladin_training.data.records import DocumentRecord, records_digest
+from aladin_training.data.records import records_digest
 from aladin_training.data.regions import RegionStore
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
@@ -49,7 +44,7 @@ class PairDataset:
     def __init__(
         self,
         store: InputStore,
-        records: Sequence[Record | DocumentRecord],
+        records: Sequence[Record],
         views: int,
         short_texts: ShortTexts | None = None,
         exchanged_texts: ExchangedTexts | None = None,
@@ -85,7 +80,7 @@ class PairDataset:
     @classmethod
     def prepare(
         cls,
-        records: Sequence[Record | DocumentRecord],
+        records: Sequence[Record],
         model: AladinModel,
         cache_root: Path,
         views: Sequence[str],
@@ -99,7 +94,7 @@ class PairDataset:
         """Find the photos that can be used; nothing is encoded before a network reads them.
 
         Args:
-            records: Photos with captions; or documents with queries, for a network for texts alone.
+            records: Photos with captions.
             model: Network whose encoders preprocess; other networks that preprocess alike can read
                 the set as well.
             cache_root: Folder of all caches.
@@ -120,22 +115,17 @@ class PairDataset:
             InputError: If the network reads regions and there are none, or vice versa.
         """
         encoder = model.image.encoder
-        photos = [each for each in records if isinstance(each, Record)]
-        documents = [each.document for each in records if isinstance(each, DocumentRecord)]
-        if not documents:
-            check_regions(encoder, regions)
-        if documents:
-            items, kept = DocumentItems(documents), list(records)
-        elif regions is not None:
-            items, kept = region_items(photos, encoder, regions), list(records)
+        check_regions(encoder, regions)
+        if regions is not None:
+            items, kept = region_items(records, encoder, regions), list(records)
         else:
             cache = None
             if encoder.frozen:
                 digest = image_digest(encoder)
                 cache = open_features(cache_root, encoder, digest, precision, last_layers)
-            items, usable = usable_photos([each.photo for each in photos], views, cache, progress)
+            items, usable = usable_photos([each.photo for each in records], views, cache, progress)
             if not usable:
-                raise DataError(photos[0].photo.path.parent, None, "no photo can be decoded")
+                raise DataError(records[0].photo.path.parent, None, "no photo can be decoded")
             kept = [records[row] for row in usable]
         short_texts = ShortTexts(kept) if short_captions else None
         texts = [caption for record in kept for caption in record.captions]

@@ -11,7 +11,7 @@ import torch
 from aladin_training.batches.batch import ExchangedBatch
 from aladin_training.batches.network_inputs import TextInputs
 from aladin_training.data.exchanges import exchange_word
-from aladin_training.data.records import DocumentRecord, Record
+from aladin_training.data.records import Record
 from aladin_training.parallel.distributed import BatchShare
 
 # Exchanged captions drawn for a caption, equal ones included. An epoch shows one of them at most,
@@ -53,11 +53,11 @@ class ExchangedTexts:
         texts: The texts without repetition.
     """
 
-    def __init__(self, records: Sequence[Record | DocumentRecord], first: int) -> None:
+    def __init__(self, records: Sequence[Record], first: int) -> None:
         """Draw the texts, always the same ones for the same captions.
 
         Args:
-            records: Photos with captions, or documents with queries.
+            records: Photos with captions.
             first: Row of the first text, behind those of the captions and of other texts.
         """
         rows: dict[str, int] = {}

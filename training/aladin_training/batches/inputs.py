@@ -285,15 +285,13 @@ def _configuration(encoder: ImageEncoder | TokenizedTextEncoder) -> str:
 @torch.inference_mode()
 def _encode(
     encoder: ImageEncoder,
-    photos: Sequence[Image.Image | RegionSet | str],
+    photos: Sequence[Image.Image | RegionSet],
     precision: Precision,
     states: bool = False,
 ) -> Features:
     """Encode one part of the photos, or return the states that enter the encoder's last layers."""
     device = _device(encoder)
-    at_a_time = PHOTOS_AT_A_TIME
-    if device.type == "cuda" or encoder.reads == "text":
-        at_a_time = _PHOTOS_AT_A_TIME_ON_GPU
+    at_a_time = _PHOTOS_AT_A_TIME_ON_GPU if device.type == "cuda" else PHOTOS_AT_A_TIME
     parts: list[Features] = []
     preprocessed = list(map_in_threads(photos, lambda photo: preprocess(encoder, photo)))
     for start in range(0, len(photos), at_a_time):

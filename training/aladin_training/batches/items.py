@@ -119,7 +119,7 @@ class ImageItems(Protocol):
         """Return the digest of a photo's content in one of its views, its key in a cache."""
         ...
 
-    def load(self, row: int, views: Sequence[int]) -> Sequence[Image.Image | RegionSet | str]:
+    def load(self, row: int, views: Sequence[int]) -> Sequence[Image.Image | RegionSet]:
         """Read a photo once and return some of its views, as encoders preprocess them."""
         ...
 
@@ -253,34 +253,6 @@ class RegionItems:
         return [regions for _ in views]
 
 
-@dataclass(frozen=True)
-class DocumentItems:
-    """Documents of a network for texts alone, in place of photos; see `ImageItems`.
-
-    Attributes:
-        documents: Texts, by row.
-    """
-
-    documents: list[str]
-
-    @property
-    def views(self) -> int:
-        """Number of views: 1."""
-        return 1
-
-    def __len__(self) -> int:
-        """Return the number of documents."""
-        return len(self.documents)
-
-    def key(self, row: int, view: int) -> str:
-        """Return the digest of a document, its key in a `FeatureCache`."""
-        return content_digest(self.documents[row].encode(), str(view))
-
-    def load(self, row: int, views: Sequence[int]) -> list[str]:
-        """Return a document."""
-        return [self.documents[row] for _ in views]
-
-
 def region_items(
     records: Sequence[Record], encoder: PhotoReader, store: RegionStore
 ) -> RegionItems:
@@ -324,8 +296,6 @@ def check_regions(encoder: PhotoReader, store: RegionStore | None) -> None:
     Raises:
         InputError: If the network reads the other kind.
     """
-    if encoder.reads == "text":
-        raise InputError("this network reads texts only: expected texts, got photos")
     if encoder.reads == "regions" and store is None:
         raise InputError(
             "this network reads regions, not photos: expected ready-made ones, by "

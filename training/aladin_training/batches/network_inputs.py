@@ -140,6 +140,6 @@ class NetworkInputs(NamedTuple):
     texts: TextInputs
 
 
-def preprocess(encoder: ImageEncoder, item: Image.Image | RegionSet | str) -> ImageInput:
+def preprocess(encoder: ImageEncoder, item: Image.Image | RegionSet) -> ImageInput:
     """Preprocess a photo, its regions, or a document, whichever the encoder reads."""
     return encoder.preprocess(cast(Image.Image, item))

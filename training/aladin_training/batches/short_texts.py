@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from aladin_training.data.phrases import Wording, draw_short_text, meanings_of
-from aladin_training.data.records import DocumentRecord, Record
+from aladin_training.data.records import Record
 
 # Shorter texts drawn for a caption, equal ones included. An epoch shows one of them at most, and
 # frozen encoders cache the features of each.
@@ -27,11 +27,11 @@ class ShortTexts:
         texts: The texts without repetition; their rows follow those of the captions.
     """
 
-    def __init__(self, records: Sequence[Record | DocumentRecord]) -> None:
+    def __init__(self, records: Sequence[Record]) -> None:
         """Draw the texts, always the same ones for the same captions.
 
         Args:
-            records: Photos with captions, or documents with queries.
+            records: Photos with captions.
         """
         captions = [caption for record in records for caption in record.captions]
         self._first = len(captions)

@@ -156,7 +156,7 @@ def foretell(
 
 def _training_size(recipe: Recipe, progress: Progress) -> TrainingSize | None:
     try:
-        train = open_training_data(recipe, progress, text_only=False)
+        train = open_training_data(recipe, progress)
     except AladinError as error:
         logger.warning("%s: its steps cannot be counted: %s", recipe.name, error)
         return None

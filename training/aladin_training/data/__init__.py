@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from aladin_network.errors import DataError
-from aladin_training.data.beir import is_beir
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.formats import KNOWN_FORMATS, read_entries
 from aladin_training.data.records import (
@@ -22,7 +20,7 @@ from aladin_training.data.records import (
     select,
 )
 
-__all__ = ["KNOWN_FORMATS", "Record", "iter_records", "read_pairs", "read_records"]
+__all__ = ["KNOWN_FORMATS", "Record", "iter_records", "read_records"]
 
 
 def iter_records(
@@ -54,7 +52,7 @@ def iter_records(
     skipped = SkippedOfSplit(split, on_skip)
     sources = [source] if isinstance(source, Path) else source
     # All are opened here, not when the first is at its end, to detect a missing one at once.
-    opened = [read_entries(each, images, skipped, rules, split) for each in sources]
+    opened = [read_entries(each, images, skipped, rules) for each in sources]
     named = sources[0] if len(sources) == 1 else Path(f"{sources[0]} and {len(sources) - 1} more")
     entries = select(
         (entry for entries in opened for entry in entries),
@@ -90,39 +88,8 @@ def read_records(
     """
     log = SkipLog(source)
     skipped = SkippedOfSplit(split, log)
-    entries = read_entries(source, images, skipped, split=split)
+    entries = read_entries(source, images, skipped)
     chosen = select(entries, source, split, require_captions=require_captions, skipped=skipped)
     records = collect(chosen, skipped, require_photos=require_photos)
     log.end(len(records))
     return records
-
-
-def read_pairs(
-    source: Path,
-    split: str | None = None,
-    *,
-    require_photos: bool = True,
-    with_competitors: bool = False,
-) -> list[Record]:
-    """Read the photos of a split that a network is trained or validated on, with their captions.
-
-    A photo without captions is skipped and logged, except in a BEIR folder, whose corpus holds the
-    photos of all splits.
-
-    Args:
-        source: See `read_records`, as for the next two arguments.
-        split: Split to read, or None for all photos.
-        require_photos: Skip photos whose file is missing.
-        with_competitors: Whether to return the photos of a BEIR folder that no text of the split
-            asks for: they compete in validation, and there is nothing to train on.
-
-    Raises:
-        DataError: If `read_records` raises it, or no photo has a caption.
-    """
-    records = read_records(
-        source, split, require_captions=not is_beir(source), require_photos=require_photos
-    )
-    captioned = [record for record in records if record.captions]
-    if not captioned:
-        raise DataError(source, None, f"no photo of split {split or 'all'!r} has a caption")
-    return records if with_competitors else captioned

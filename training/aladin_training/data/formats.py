@@ -9,7 +9,6 @@ from pathlib import Path
 
 from aladin_network.errors import DataError
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
-from aladin_training.data.beir import is_beir, read_beir
 from aladin_training.data.folder import read_folder, read_photo
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.hub_datasets.names import is_dataset
@@ -29,7 +28,7 @@ TABLES: Mapping[str, Callable[[Path, OnSkip], Table]] = {
 }
 KNOWN_FORMATS = (
     "a folder, a photo, .jsonl, Karpathy .json, .csv, .tsv, .parquet, a precomp folder of SCAN, "
-    "a BEIR folder, datasets:NAME or webdataset .tar"
+    "datasets:NAME or webdataset .tar"
 )
 
 
@@ -96,7 +95,6 @@ def read_entries(
     images: Path | None = None,
     on_skip: OnSkip = log_skipped,
     rules: FolderRules | None = None,
-    split: str | None = None,
 ) -> Iterator[LocatedRecord]:
     """Read the photos of any source.
 
@@ -107,7 +105,6 @@ def read_entries(
         on_skip: Called with each photo and caption that cannot be used, and each file of a folder
             or a tar that looks like a photo and cannot be read.
         rules: What is skipped in a folder of photos, see `read_folder`; None for a data set.
-        split: Split whose texts a photo of a BEIR folder has; other sources have all splits.
 
     Raises:
         DataError: If there is no such source, or its format is unknown; while reading, if what
@@ -119,8 +116,6 @@ def read_entries(
 
         return read_dataset(source, on_skip)
     if source.is_dir():
-        if is_beir(source):
-            return read_beir(source, split)
         return read_precomp(source) if is_precomp(source) else read_folder(source, on_skip, rules)
     files = expand(source)
     for file in files:

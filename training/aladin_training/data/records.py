@@ -205,22 +205,7 @@ class Record:
         return [f"{self.id}#{number}" for number in range(len(self.captions))]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DocumentRecord:
-    """A text with the queries that it answers, for a network for texts alone.
-
-    Attributes:
-        id: Unique id in its source.
-        document: The text.
-        captions: The queries, at least one.
-    """
-
-    id: str
-    document: str
-    captions: tuple[str, ...]
-
-
-def records_digest(records: Sequence[Record | DocumentRecord]) -> str:
+def records_digest(records: Sequence[Record]) -> str:
     """Return a digest of photos, captions and their order."""
     ids = [record.id for record in records]
     captions = [caption for record in records for caption in record.captions]

@@ -21,7 +21,7 @@ from aladin_training.batches.offline_negatives import (
     save_negatives,
 )
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
-from aladin_training.data import read_pairs
+from aladin_training.data import read_records
 from aladin_training.data.regions import RegionStore
 from aladin_training.data.selection import selection_of
 from aladin_training.mining.sweep import hardest_negatives
@@ -156,7 +156,7 @@ def mine_file(
     progress = progress or NullProgress()
     checkpoint = load_checkpoint(checkpoint_folder)
     model = checkpoint.model
-    records = read_pairs(data, split, require_photos=regions is None)
+    records = read_records(data, split, require_photos=regions is None)
     selection = selection_of(checkpoint.provenance.recipe)
     if selection is not None and selection.train_split == split:
         records, _ = selection.divide(records)  # the others were not trained on either

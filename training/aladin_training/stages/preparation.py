@@ -31,9 +31,7 @@ from aladin_training.batches.items import (
 from aladin_training.batches.offline_negatives import lists_digest
 from aladin_training.config.recipe import Recipe, StartConfig
 from aladin_training.config.stage import StageConfig
-from aladin_training.data import Record, read_pairs
-from aladin_training.data.beir import read_text_pairs
-from aladin_training.data.records import DocumentRecord
+from aladin_training.data import Record, read_records
 from aladin_training.data.regions import RegionStore, open_regions
 from aladin_training.data.selection import SELECTION, SelectionSplit
 from aladin_training.stages.set_memory import SetMemory
@@ -87,30 +85,24 @@ def prepare_run(
     torch.manual_seed(recipe.seed)
     regions = open_recipe_regions(recipe)
     start = None if recipe.start is None else load_start(recipe.start)
-    # Of a network for texts alone, documents take the place of photos.
-    text_only = start is not None and start.text_only
-    if text_only and (regions is not None or recipe.data.stream is not None):
-        raise ConfigError("data: the network reads texts only: expected no regions and no stream")
     if memory is None or recipe.data.stream is not None:  # a stream is read once, from its start
         memory = SetMemory()
     train, kept, validation = memory.recall(
-        f"records:{recipe.data!r}:{text_only}", lambda: _read_records(recipe, progress, text_only)
+        f"records:{recipe.data!r}", lambda: _read_records(recipe, progress)
     )
     model = _build_network(recipe, train, regions) if start is None else start
     for stage in recipe.stage:
         check_fine_tuning(model, stage.tune)
-        _check_new_crops(recipe, stage, model, photos=not text_only and regions is None)
+        _check_new_crops(recipe, stage, model, photos=regions is None)
         if "first_stage" in stage.trained_scores and model.first_stage is None:
             raise ConfigError(
                 f"stage {stage.name!r}: first_stage_distillation needs a network with a "
                 "first-stage head; add the table [model.first_stage]"
             )
-    if not text_only:
-        check_regions(model.image.encoder, regions)
+    check_regions(model.image.encoder, regions)
     if regions is not None:
         assert not isinstance(train, TarStream)  # refused by `DataConfig`
-        photos = [each for each in (*train, *kept, *validation) if isinstance(each, Record)]
-        region_items(photos, model.image.encoder, regions)
+        region_items((*train, *kept, *validation), model.image.encoder, regions)
     before_encoding()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     prepare = functools.partial(
@@ -142,8 +134,8 @@ def check_before_conversion(recipe: Recipe) -> None:
     _check_packages(recipe)
     data = recipe.data
     if data.stream is None:
-        _read_split(recipe, data.source, data.train_split, text_only=False)
-    _read_split(recipe, data.validation_source or data.source, data.validation_split, False)
+        _read_split(recipe, data.source, data.train_split)
+    _read_split(recipe, data.validation_source or data.source, data.validation_split)
 
 
 def _check_packages(recipe: Recipe) -> None:
@@ -254,22 +246,19 @@ def open_recipe_regions(recipe: Recipe) -> RegionStore | None:
     return open_regions(Path(data.regions).expanduser(), labels)
 
 
-def open_training_data(
-    recipe: Recipe, progress: Progress, text_only: bool
-) -> Sequence[Record | DocumentRecord] | TarStream:
+def open_training_data(recipe: Recipe, progress: Progress) -> Sequence[Record] | TarStream:
     """Read the training split of a recipe, or open it as a stream.
 
     Args:
         recipe: Recipe; its selection split is still part of the result.
         progress: Receives the photos of a stream that is counted for the first time.
-        text_only: Whether the network reads texts only.
 
     Raises:
         DataError: If the data cannot be used.
     """
     data = recipe.data
     if data.stream is None:
-        return _read_split(recipe, data.source, data.train_split, text_only)
+        return _read_split(recipe, data.source, data.train_split)
     source, cache = Path(data.source).expanduser(), Path(data.cache).expanduser()
     return open_stream(source, data.train_split, cache, progress)
 
@@ -277,27 +266,22 @@ def open_training_data(
 class _Records(NamedTuple):
     """Photos with captions, before any is decoded; `kept` are those of the selection split."""
 
-    train: Sequence[Record | DocumentRecord] | TarStream
-    kept: Sequence[Record | DocumentRecord]
-    validation: Sequence[Record | DocumentRecord]
+    train: Sequence[Record] | TarStream
+    kept: Sequence[Record]
+    validation: Sequence[Record]
 
 
-def _read_records(recipe: Recipe, progress: Progress, text_only: bool) -> _Records:
+def _read_records(recipe: Recipe, progress: Progress) -> _Records:
     data = recipe.data
-    train = open_training_data(recipe, progress, text_only)
-    source = data.validation_source or data.source
-    validation = _read_split(
-        recipe, source, data.validation_split, text_only, with_competitors=True
-    )
+    train = open_training_data(recipe, progress)
+    validation = _read_split(recipe, data.validation_source or data.source, data.validation_split)
     if not data.selection:
         return _Records(train, [], validation)
     assert not isinstance(train, TarStream)  # refused by `DataConfig`
     return _Records(*_keep_apart(recipe, train), validation)
 
 
-def _keep_apart(
-    recipe: Recipe, train: Sequence[Record | DocumentRecord]
-) -> tuple[list[Record | DocumentRecord], list[Record | DocumentRecord]]:
+def _keep_apart(recipe: Recipe, train: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     data = recipe.data
     trained, kept = SelectionSplit(data.train_split, data.selection).divide(train)
     if not (trained and kept):
@@ -308,23 +292,14 @@ def _keep_apart(
     return trained, kept
 
 
-def _read_split(
-    recipe: Recipe,
-    source: str,
-    split: str | None,
-    text_only: bool,
-    with_competitors: bool = False,
-) -> Sequence[Record | DocumentRecord]:
+def _read_split(recipe: Recipe, source: str, split: str | None) -> Sequence[Record]:
     path = Path(source).expanduser()
-    if text_only:
-        return read_text_pairs(path, split)
-    require_photos = recipe.data.regions is None
-    return read_pairs(path, split, require_photos=require_photos, with_competitors=with_competitors)
+    return read_records(path, split, require_photos=recipe.data.regions is None)
 
 
 def _build_network(
     recipe: Recipe,
-    train: Sequence[Record | DocumentRecord] | TarStream,
+    train: Sequence[Record] | TarStream,
     regions: RegionStore | None,
 ) -> AladinModel:
     assert recipe.model is not None  # a recipe has either a model or a start
@@ -333,7 +308,7 @@ def _build_network(
 
 
 def _learn_tokenizer(
-    recipe: Recipe, model: ModelConfig, train: Sequence[Record | DocumentRecord] | TarStream
+    recipe: Recipe, model: ModelConfig, train: Sequence[Record] | TarStream
 ) -> Tokenizer | None:
     """Learn a vocabulary from the training captions, unless the text encoder has its own."""
     if model.text_encoder.source is not None:
@@ -342,7 +317,7 @@ def _learn_tokenizer(
     return encoder.learn_tokenizer(_captions(train), recipe.tokenizer.vocabulary_size)
 
 
-def _captions(train: Sequence[Record | DocumentRecord] | TarStream) -> Iterator[str]:
+def _captions(train: Sequence[Record] | TarStream) -> Iterator[str]:
     if isinstance(train, TarStream):
         return train.captions()
     return (caption for record in train for caption in record.captions)

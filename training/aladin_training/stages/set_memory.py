@@ -16,7 +16,6 @@ from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.inputs import image_digest, text_digest
 from aladin_training.config.recipe import Recipe
 from aladin_training.data import Record
-from aladin_training.data.records import DocumentRecord
 from aladin_training.data.regions import RegionStore
 
 T = TypeVar("T")
@@ -49,7 +48,7 @@ class SetMemory:
     def pairs(
         self,
         part: str,
-        records: Sequence[Record | DocumentRecord],
+        records: Sequence[Record],
         recipe: Recipe,
         model: AladinModel,
         views: Sequence[str],

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aladin_network.encoders.base import PromptedPhotos
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch, matching_scores
 from aladin_network.types import ScoreName
@@ -17,7 +16,7 @@ from aladin_training.batches.batch import Batch
 from aladin_training.losses.offline_quintuplet import OfflineScores
 from aladin_training.parallel.distributed import gather_inputs, gather_results
 
-Inputs = TypeVar("Inputs", bound=Tensor | tuple[Tensor, ...] | PromptedPhotos)
+Inputs = TypeVar("Inputs", bound=Tensor | tuple[Tensor, ...])
 
 
 class Encode(Protocol):

@@ -56,11 +56,6 @@ class EmbeddingsBody(StrictBody):
     truncate: bool = Field(
         default=False, description="Cut texts that are too long instead of refusing them."
     )
-    input_type: Literal["query", "document"] = Field(
-        default="document",
-        description="Role of the texts, which a model for texts alone encodes differently; of no"
-        " effect with any other.",
-    )
     return_multivector: bool = Field(
         default=False,
         description="Return the tokens of the second stage in `embeddings`, one vector a word or"
@@ -204,7 +199,6 @@ async def _encode(
         truncate=body.truncate,
         form=body.encoding_format or "float",
         multivector=body.return_multivector,
-        as_query=body.input_type == "query",
     )
     encoded = await encode_documents(service, documents, how)
     left_out = left_out_of(encoded, "input", documents)

@@ -35,7 +35,6 @@ async def get_index(service: Service) -> LiveIndexInfo:
     state = await service.workers.call(DescribeIndex())
     info = LiveIndexInfo.model_validate(state.manifest)
     info.alignment_trained = state.alignment_trained
-    info.text_only = state.text_only
     info.untrained = state.untrained
     if state.left_out is not None:
         info.left_out = LeftOutInfo.model_validate(state.left_out)

@@ -14,8 +14,6 @@ import pytest
 from PIL import Image
 
 from aladin_index.build.builder import build_index
-from aladin_network.checkpoint import load_checkpoint
-from aladin_network.conversion.multivector import convert_multivector
 from aladin_network.errors import InputError
 from aladin_network.types import NullProgress
 from aladin_service.http.app import create_app
@@ -25,8 +23,6 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
-from tests.aladin.conversion.text_networks import DOCUMENTS, QUERIES, write_of_pylate
-from tests.tensors import encode_documents, encode_texts
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore")]
 
@@ -160,37 +156,6 @@ def test_given_documents_are_ordered(tiny_checkpoint: Path, drawn: Path) -> None
         best = sorted(given[query], key=lambda each: -everything[query][each])[:2]
         assert list(scores) == best
         assert all(everything[query][each] == score for each, score in scores.items())
-
-
-@pytest.mark.parametrize("score", ["alignment", "matching"])
-def test_texts_are_found_by_a_network_for_texts(tmp_path: Path, score: Any) -> None:
-    import mteb
-    from datasets import Dataset
-    from mteb.types import PromptType
-
-    from aladin_search.integrations.mteb import CheckpointEncoder, CheckpointSearch
-
-    write_of_pylate(tmp_path / "source")
-    convert_multivector(str(tmp_path / "source"), tmp_path / "model")
-    network = load_checkpoint(tmp_path / "model").model
-    documents, queries = encode_documents(network, DOCUMENTS), encode_texts(network, QUERIES)
-    expected = network.scores(score, documents, queries).T
-
-    def rows(texts: list[str]) -> Dataset:
-        return Dataset.from_dict({"id": [str(n) for n in range(len(texts))], "text": texts})
-
-    metadata = mteb.get_task("SciFact").metadata
-    model = CheckpointSearch(tmp_path / "model", score=score)
-    model.index(rows(DOCUMENTS), task_metadata=metadata)
-    found = model.search(rows(QUERIES), task_metadata=metadata, top_k=5)
-    for row, scores in enumerate(expected.tolist()):
-        own = {str(number): value for number, value in enumerate(scores)}
-        assert found[str(row)] == pytest.approx(own, abs=1e-5)
-    encoder = CheckpointEncoder(tmp_path / "model")
-    roles = {PromptType.query: (QUERIES, queries), PromptType.document: (DOCUMENTS, documents)}
-    for role, (texts, encoding) in roles.items():
-        embeddings = encoder.encode([{"text": texts}], prompt_type=role)
-        np.testing.assert_allclose(embeddings, encoding.embedding, atol=1e-6)
 
 
 def test_wrong_models_and_data(tiny_checkpoint: Path, index_folder: Path, drawn: Path) -> None:

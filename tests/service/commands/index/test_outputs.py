@@ -201,7 +201,6 @@ def test_the_folder_of_every_other_command_is_checked_before_the_work(
         ["compare", "demo", "flickr8k"],
         ["demo", "--no-serve"],
         ["convert", "towers", "someone/clip"],
-        ["convert", "multivector", "someone/colpali"],
         ["export", "sentence-transformers", tiny_checkpoint],
         ["index", "export", index_folder],
         ["regions", "extract", data_file, "--detector", "someone/detr"],
