@@ -157,7 +157,7 @@ def json_attacks() -> Iterator[JsonAttack]:
     yield JsonAttack("values of metadata", texts, _listed(item + b'"a":[', b"[]", b"]}}"))
     yield JsonAttack("unknown fields of an item", texts, _named(b'{"items":[{', b"}]}"))
     yield JsonAttack("unknown fields of a query", batch, _named(b'{"queries":[{', b"}]}"))
-    for field in ("id", "text", "image", "image_url", "regions"):
+    for field in ("id", "text", "image", "regions"):
         yield JsonAttack(f"long {field}", search, _filled(f'{{"{field}":"'.encode(), b"A", b'"}'))
     yield JsonAttack("long id of an item", texts, _filled(b'{"text":"a","id":"', b"i", b'"}'))
     yield JsonAttack("long uri", texts, _filled(b'{"id":"a","text":"a","uri":"', b"u", b'"}'))

@@ -127,9 +127,6 @@ class ServiceSettings(BaseSettings):
             /readyz.
         max_connections_per_client: Maximum number of open connections from one IPv4 address or
             IPv6 /64 network. Proxies named in FORWARDED_ALLOW_IPS are exempt.
-        image_url_hosts: Hosts from which a photo may be fetched for a query or an item; names, or
-            all names below one, such as ``*.example.com``. Unset: no photo is fetched.
-        image_url_timeout_s: Time to fetch the photos of one request, including redirects.
         workers: Processes that encode and search; 1: threads of the service's own process.
         job_timeout_s: A worker process that spends more time on one batch of queries, or sends no
             sign of life for this long, is killed and replaced.
@@ -223,8 +220,6 @@ class ServiceSettings(BaseSettings):
     send_timeout_s: float = Field(default=60.0, gt=0)
     max_connections: int = Field(default=500, ge=1)
     max_connections_per_client: int = Field(default=200, ge=1)
-    image_url_hosts: CommaList = ()
-    image_url_timeout_s: float = Field(default=10.0, gt=0)
     workers: int = Field(default=1, ge=1)
     job_timeout_s: float = Field(default=60.0, gt=0)
     shutdown_s: int = Field(default=10, ge=1)

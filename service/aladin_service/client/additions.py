@@ -22,7 +22,7 @@ from aladin_service.search.answers import Added
 
 @dataclass(frozen=True)
 class NewPhoto:
-    """A picture to add as an item: `image` or `image_url`, `regions`, or both.
+    """A picture to add as an item: `image`, `regions`, or both.
 
     Attributes:
         id: Id of the new item.
@@ -30,7 +30,6 @@ class NewPhoto:
         text: Caption that is shown with the photo; it takes no part in the search.
         uri: URI shown with the item, or None for its id.
         metadata: JSON values by field name.
-        image_url: URL from which the service fetches the picture, if it is allowed to.
         regions: An npz file of the regions that a detector found in the photo, for an index of a
             region model.
     """
@@ -40,7 +39,6 @@ class NewPhoto:
     text: str | None = None
     uri: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
-    image_url: str | None = None
     regions: PictureSource | None = None
 
 
@@ -159,7 +157,6 @@ def _fields(item: NewItem) -> dict[str, Any]:
     fields: dict[str, Any] = {"id": item.id, "metadata": item.metadata}
     if item.text is not None:
         fields["text"] = item.text
-    if isinstance(item, NewPhoto):
-        own = {"uri": item.uri, "image_url": item.image_url}
-        fields.update((name, value) for name, value in own.items() if value is not None)
+    if isinstance(item, NewPhoto) and item.uri is not None:
+        fields["uri"] = item.uri
     return fields

@@ -75,7 +75,7 @@ class AsyncAladinClient(AsyncSender):
         """Find the images that fit a text, a picture or an item.
 
         Args:
-            text: Words, or None if `image`, `id`, `image_url` or `regions` is given.
+            text: Words, or None if `image`, `id` or `regions` is given.
             fields: Search options, see `SearchFields`.
 
         Raises:

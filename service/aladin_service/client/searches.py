@@ -72,7 +72,6 @@ class SearchFields(SearchOptionFields, total=False):
     Attributes:
         image: A picture: its bytes, the path of its file, or the open file.
         id: Id of an item of the index; it is not among its own hits.
-        image_url: URL that the service fetches a picture from, if it may.
         regions: An npz file of the regions that a detector found in a picture, given as a picture.
         box: Part of the picture, or of the item's photo, to search for: x0, y0, x1, y1 in fractions
             of its width and height.
@@ -84,7 +83,6 @@ class SearchFields(SearchOptionFields, total=False):
 
     image: PictureSource
     id: str
-    image_url: str
     regions: PictureSource
     box: Sequence[float]
     all: Sequence[str | SearchPart]
@@ -97,7 +95,7 @@ class SearchFields(SearchOptionFields, total=False):
 class Search(SearchOptions):
     """One of many searches.
 
-    It has exactly one of `text`, `image`, `id`, `image_url` and `regions`, or parts: `all`, `like`
+    It has exactly one of `text`, `image`, `id` and `regions`, or parts: `all`, `like`
     or both, and perhaps `not_` and `unlike`.
 
     Attributes:
@@ -105,7 +103,6 @@ class Search(SearchOptions):
         target: Collection to search.
         image: See `SearchFields`, as for the following fields.
         id: Id of an item.
-        image_url: URL of a picture.
         regions: Regions of a picture.
         box: Part of the picture or photo to search for.
         all: Parts that hits have.
@@ -118,7 +115,6 @@ class Search(SearchOptions):
     target: Target = "images"
     image: PictureSource | None = None
     id: str | None = None
-    image_url: str | None = None
     regions: PictureSource | None = None
     box: Sequence[float] | None = None
     all: Sequence[str | SearchPart] = ()
@@ -136,7 +132,7 @@ class Search(SearchOptions):
         """
         fields: dict[str, Any] = {
             name: value
-            for name in ("text", "id", "image_url", *OPTION_NAMES)
+            for name in ("text", "id", *OPTION_NAMES)
             if (value := getattr(self, name)) is not None and value != getattr(_DEFAULT, name)
         }
         if self.box is not None:

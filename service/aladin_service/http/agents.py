@@ -109,8 +109,7 @@ class ServedIndex:
         """Search one collection."""
         async with _operation():
             body = validated_body(query.search(target, options).plain_fields())
-            asked = await body.query(self._service.fetcher)
-            answered = await run_search(self._service, asked, target, body.options())
+            answered = await run_search(self._service, body.query(), target, body.options())
             return SEARCH_ANSWER.validate_json(answered.body)
 
     async def compare(self, photo_id: str, query: Query) -> WordMapsAnswer:

@@ -42,7 +42,6 @@ from aladin_service.http.routes import (
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import Tracing
-from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
@@ -92,7 +91,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
+        service = ServiceState(workers, settings, metrics, policy)
         app.state.service = service
         await workers.start()
         try:
@@ -115,7 +114,7 @@ def create_app(
         openapi_url=None,  # `describe_access` serves it
     )
     install_error_handlers(app)
-    gate = search.SearchGate(app.framework, workers, takes_urls=bool(settings.image_url_hosts))
+    gate = search.SearchGate(app.framework, workers)
     limited = BodyLimit(
         gate,
         max_bytes=settings.max_body_bytes,

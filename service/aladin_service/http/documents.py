@@ -1,7 +1,7 @@
 """Documents of a request: texts, photos and items in the forms of Cohere, Jina, OpenAI and vLLM.
 
-A document is a text, the data URL of a photo, or an object with one of `text`, `image` (a data URL,
-base64, or a URL of an allowed host) and `id`; `{"type": "image_url", "image_url": {"url": ...}}`
+A document is a text, the data URL of a photo, or an object with one of `text`, `image` (a data URL
+or base64) and `id`; `{"type": "image_url", "image_url": {"url": ...}}`
 and `{"type": "text", "text": ...}`, the parts of a message, are accepted as well.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from pydantic import BaseModel, Field
@@ -68,26 +68,11 @@ LEFT_OUT = Field(
 )
 
 
-@dataclass(frozen=True)
-class PhotoAt:
-    """A photo that is given by its URL.
-
-    Attributes:
-        url: URL as the client gave it.
-        source: Name of the photo in errors.
-    """
-
-    url: str
-    source: str
-
-
-# A document before its photo is fetched.
-GivenDocument = Document | ItemQuery | PhotoAt
+GivenDocument = Document | ItemQuery
 
 _PHOTO_SCHEMA: dict[str, Any] = {
     "type": "string",
-    "description": "A picture file: a data URL, base64, or its URL on a host that the service may"
-    " fetch photos from; by default, there are none.",
+    "description": "A picture file: a data URL or base64.",
 }
 
 
@@ -175,14 +160,14 @@ def _plain(fields: dict[str, object], where: str) -> dict[str, object]:
     return {"image": url}
 
 
-def _photo(text: str, where: str) -> PhotoQuery | PhotoAt:
+def _photo(text: str, where: str) -> PhotoQuery:
+    expected = f"{where}: expected a data URL of an image, or base64"
     if text.startswith(("http://", "https://")):
-        return PhotoAt(text, where)
+        raise InputError(f"{expected}, got a URL; this service does not fetch photos")
     try:
         data = decode_base64(text)
     except ValueError:
-        reason = "expected a data URL of an image, base64, or a URL"
-        raise InputError(f"{where}: {reason}") from None
+        raise InputError(expected) from None
     return PhotoQuery(data, source=where)
 
 
@@ -198,10 +183,10 @@ def read_documents(values: object, name: str, *, items: bool) -> list[GivenDocum
     return [read_document(each, f"{name}[{n}]", items=items) for n, each in enumerate(listed)]
 
 
-async def fetch_photos(
+async def check_pixels(
     service: ServiceState, documents: Sequence[GivenDocument], needed: tuple[str, ...] = ()
-) -> list[Document | ItemQuery]:
-    """Fetch the photos that are given by their URL, and limit the pixels of all photos.
+) -> None:
+    """Limit the pixels of all photos of a request.
 
     Args:
         service: Service state with the limits.
@@ -209,25 +194,16 @@ async def fetch_photos(
         needed: Sources of the photos without which there is no answer.
 
     Raises:
-        ImageUrlRefusedError: If a URL may not be fetched.
         ImageError: If a photo that is needed cannot be decoded.
         ImageTooLargeError: If all photos together have too many pixels.
-        AladinError: If a photo cannot be fetched, as for `PhotoFetcher.fetch`.
     """
-    urls = [each.url for each in documents if isinstance(each, PhotoAt)]
-    fetched = iter(await service.fetcher.fetch(urls) if urls else ())
-    found = [
-        PhotoQuery(next(fetched), each.source) if isinstance(each, PhotoAt) else each
-        for each in documents
-    ]
-    photos = tuple(each for each in found if isinstance(each, PhotoQuery))
+    photos = tuple(each for each in documents if isinstance(each, PhotoQuery))
     most = service.settings.max_document_pixels
     if photos and await service.workers.call(CountPixels(photos, most, needed)) > most:
         raise ImageTooLargeError(
             f"{len(photos)} photos",
             f"more than {most} pixels together (ALADIN_MAX_DOCUMENT_PIXELS)",
         )
-    return found
 
 
 async def check_model(service: ServiceState, name: str | None) -> None:

@@ -60,7 +60,6 @@ from aladin_service.http.errors import (
 )
 from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.photos.photo_bytes import PhotoGoneError
-from aladin_service.photos.photo_url import ImageUrlFailedError, ImageUrlRefusedError
 
 _LOG = logging.getLogger(__name__)
 
@@ -137,7 +136,6 @@ FAILURES: dict[type[BaseException], Failure] = {
     MissingScopeError: Failure(403, "missing_scope"),
     CrossSiteError: Failure(403, "cross_site"),
     ReadOnlyError: Failure(403, "read_only"),
-    ImageUrlRefusedError: Failure(403, "image_url_refused"),
     UnknownItemError: Failure(404, "unknown_id"),
     NoSuchTargetError: Failure(404, "no_such_target"),
     PhotoGoneError: Failure(404, "photo_gone"),
@@ -155,7 +153,6 @@ FAILURES: dict[type[BaseException], Failure] = {
     NotListableError: Failure(422, "not_listable"),
     RegionsNeededError: Failure(422, "regions_needed"),
     TextTooLongError: Failure(422, "text_too_long"),
-    ImageUrlFailedError: Failure(422, "image_url_failed"),
     InputError: Failure(422, "invalid_field"),
     ConfigError: Failure(422, "invalid_field"),
     OverloadedError: Failure(429, "overloaded"),

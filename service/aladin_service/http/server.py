@@ -29,7 +29,6 @@ from aladin_service.http.connections import PROBE_PLACES, bounded_protocol
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import open_tracing
-from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings, read_settings
 from aladin_service.work.crashing_generations import is_fault
 from aladin_service.work.process_setup import (
@@ -242,7 +241,7 @@ def open_alone(
     with ExitStack() as unserved:
         workers = _make_workers(plan, metrics, unserved, wait=False)
         unserved.pop_all()
-    return ServiceState(workers, settings, metrics, PhotoFetcher(settings), closed_policy())
+    return ServiceState(workers, settings, metrics, closed_policy())
 
 
 def _settings(worker_count: int | None, **given: Any) -> ServiceSettings:

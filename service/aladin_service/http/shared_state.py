@@ -22,7 +22,6 @@ from aladin_service.http.errors import ReadOnlyError
 from aladin_service.http.state_metrics import StateMetrics
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.slow_queries import SlowQueries
-from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
@@ -163,7 +162,6 @@ class ServiceState:
         workers: Workers that serve the index.
         settings: Limits of the service.
         metrics: Metrics of this application and its workers.
-        fetcher: Fetches photos that requests name by URL.
         policy: Access rules, which tell whether anybody can get in.
         draining: Whether the service is shutting down: it finishes accepted requests and should
             receive no new ones; set by whatever stops it, reported by ``/readyz``.
@@ -176,7 +174,6 @@ class ServiceState:
     workers: Workers
     settings: ServiceSettings
     metrics: Metrics
-    fetcher: PhotoFetcher
     policy: AccessPolicy
     draining: bool = False
     state_metrics: StateMetrics = field(default_factory=StateMetrics)

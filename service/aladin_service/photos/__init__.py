@@ -1,1 +1,1 @@
-"""Delivery of an index's photos to clients, and photos by URL."""
+"""Delivery of an index's photos to clients."""

@@ -414,10 +414,6 @@ def test_items_are_added_one_by_one_and_together(ask: Ask) -> None:
     }
     ask(script, "add_text", NewText("t", "words"), "replace")
     assert json.loads(script.bodies[2]) == {"items": [{"id": "t", "metadata": {}, "text": "words"}]}
-    ask(script, "add_photo", NewPhoto("f", image_url="https://far/a.jpg"))
-    assert json.loads(script.bodies[3]) == {
-        "items": [{"id": "f", "metadata": {}, "image_url": "https://far/a.jpg"}]
-    }
     with pytest.raises(InputError):
         ask(script, "add_texts", [])
 

@@ -354,7 +354,7 @@ async def test_the_new_routes_are_documented(service: Service) -> None:
     add = paths["/v1/items/{target}"]["post"]
     assert set(add["requestBody"]["content"]) == {"application/json", "multipart/form-data"}
     one, several = add["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
-    files = {"image", "image_url", "regions"}
+    files = {"image", "regions"}
     for name in ("NewItem", "NewItemForm"):
         assert set(schemas[name]["properties"]) == files | {"id", "text", "uri", "metadata"}
     assert several == {"$ref": "#/components/schemas/NewItemList"}

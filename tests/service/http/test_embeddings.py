@@ -195,12 +195,14 @@ async def test_what_is_no_photo_and_what_is_too_large(
         status, error = await refusal(client, input=[photo, photo, photo])
         assert (status, error["code"]) == (413, "image_too_large")
         assert "3 photos: more than 7000 pixels together" in error["message"]
-        status, error = await refusal(client, input={"image": "http://10.0.0.1/a.png"})
-        assert (status, error["code"], error["type"]) == (
-            403,
-            "image_url_refused",
-            "permission_error",
-        )
+        for url in ("http://10.0.0.1/a.png", "https://photos.test/a.png"):
+            for image in ({"image": url}, {"type": "image_url", "image_url": {"url": url}}):
+                status, error = await refusal(client, input=["a dog", image])
+                assert (status, error["param"]) == (422, "input[1]")
+                assert error["message"].endswith(
+                    "expected a data URL of an image, or base64, got a URL; this service does not"
+                    " fetch photos"
+                )
     async with service(max_body_bytes=1024) as client:
         status, error = await refusal(client, input="a" * 2000)
         assert (status, error["code"]) == (413, "body_too_large")

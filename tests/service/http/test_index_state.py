@@ -32,7 +32,6 @@ from aladin_service.http.shared_state import ServiceState
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
-from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.search.job import Answered, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.report_jobs import ReportIndex
@@ -102,9 +101,7 @@ class WaitingWorkers:
 def state_with(workers: WaitingWorkers) -> ServiceState:
     """What routes share, without an application."""
     settings = ServiceSettings()
-    return ServiceState(
-        cast(Workers, workers), settings, Metrics(), PhotoFetcher(settings), make_policy(settings)
-    )
+    return ServiceState(cast(Workers, workers), settings, Metrics(), make_policy(settings))
 
 
 @pytest.fixture

@@ -233,7 +233,6 @@ async def test_the_surface_is_documented(service: Service) -> None:
             "lexical",
             "timeout_ms",
             "sort",
-            "image_url",
             "regions",
             "all",
             "not",

@@ -22,7 +22,6 @@ from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import RequestContext
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
-from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
@@ -34,9 +33,7 @@ PICTURE = base64.b64encode(bytes(range(256)) * 40).decode()
 @pytest.fixture
 def state() -> ServiceState:
     settings = ServiceSettings(max_json_bytes=LIMIT_BYTES)
-    return ServiceState(
-        cast(Workers, None), settings, Metrics(), PhotoFetcher(settings), make_policy(settings)
-    )
+    return ServiceState(cast(Workers, None), settings, Metrics(), make_policy(settings))
 
 
 @pytest.fixture

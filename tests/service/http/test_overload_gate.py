@@ -35,9 +35,7 @@ class FullWorkers:
 READ = "its route began to read it"
 
 
-async def ask(
-    workers: Any, path: str, *headers: tuple[bytes, bytes], takes_urls: bool = False
-) -> tuple[int, Any, Scope]:
+async def ask(workers: Any, path: str, *headers: tuple[bytes, bytes]) -> tuple[int, Any, Scope]:
     """Send a request whose body fails when its route reads it; return what came of it."""
     answers: list[Message] = []
 
@@ -61,7 +59,7 @@ async def ask(
         "state": state,
         "app": app,
     }
-    await SearchGate(framework, workers, takes_urls=takes_urls)(scope, receive, send)
+    await SearchGate(framework, workers)(scope, receive, send)
     body = json.loads(answers[1]["body"])
     return answers[0]["status"], body | dict(answers[0]["headers"]), scope
 
@@ -97,13 +95,6 @@ async def test_whatever_may_find_a_place_goes_on(
     assert (answered, workers.asked) == (status, [])
     if status == 422:
         assert answer["error"]["message"] == READ
-
-
-@pytest.mark.parametrize("path", SEARCHES)
-async def test_a_short_search_that_may_be_the_url_of_a_photo_goes_on(path: str) -> None:
-    workers, length = FullWorkers(), (b"content-length", b"90")
-    status, answer, _ = await ask(workers, path, length, takes_urls=True)
-    assert (status, answer["error"]["message"], workers.asked) == (422, READ, [])
 
 
 @pytest.mark.parametrize("path", SEARCHES)

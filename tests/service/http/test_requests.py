@@ -19,7 +19,6 @@ from aladin_service.http.middleware import BodyLimit, RequestContext
 from aladin_service.http.routes.search import read_search_body
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
-from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
@@ -33,13 +32,12 @@ def app() -> FastAPI:
     app = FastAPI()
     settings = ServiceSettings()
     app.state.service = ServiceState(
-        cast(Workers, None), settings, Metrics(), PhotoFetcher(settings), make_policy(settings)
+        cast(Workers, None), settings, Metrics(), make_policy(settings)
     )
     install_error_handlers(app)
     app.add_middleware(
         BodyLimit, max_bytes=LIMIT_BYTES, max_bytes_in_all=LIMIT_BYTES, timeout_s=TIMEOUT_S
     )
-    fetcher = PhotoFetcher(ServiceSettings())
     app.add_middleware(
         RequestContext, headers=AnswerHeaders(make_policy(ServiceSettings())), metrics=Metrics()
     )
@@ -47,7 +45,7 @@ def app() -> FastAPI:
     @app.post("/echo")
     async def echo(request: Request) -> dict[str, Any]:
         body = await read_search_body(request, app.state.service)
-        query = {name: str(value) for name, value in asdict(await body.query(fetcher)).items()}
+        query = {name: str(value) for name, value in asdict(body.query()).items()}
         return {"query": query, "options": asdict(body.options())}
 
     @app.post("/bug")
@@ -157,11 +155,10 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
     [
         (
             {"text": "a", "image": "AAAA"},
-            "exactly one of text, image, id, image_url, regions, or the parts of a query, got text"
-            " and image",
+            "exactly one of text, image, id, regions, or the parts of a query, got text and image",
         ),
         ({"text": "a", "id": "b"}, "got text and id"),
-        ({}, "image_url, regions, or the parts of a query, got none"),
+        ({}, "id, regions, or the parts of a query, got none"),
         ({"text": None}, "got none"),
         ({"text": "a", "colour": "red"}, "colour: unknown field"),
         ({"text": 7}, "text: Input should be a valid string"),

@@ -264,7 +264,7 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"query": "a", "documents": ["a"], "top_n": -1}, 422, "top_n"),
     ({"query": "a", "documents": ["a"], "max_tokens_per_doc": 0}, 422, "max_tokens_per_doc"),
     ({"query": "a", "documents": ["a"], "rank_fields": ["text"]}, 422, "rank_fields: unknown"),
-    ({"query": "a", "documents": [{"image": "https://x.test/a"}]}, 403, "does not fetch photos"),
+    ({"query": "a", "documents": [{"image": "https://x.test/a"}]}, 422, "does not fetch photos"),
 ]
 
 

@@ -113,8 +113,7 @@ class BatchFeed:
                 self._fail(place, error)
 
     async def _answer(self, search: BatchedSearch) -> Answered:
-        query = await search.query(self._service.fetcher)
-        options = search.options()
+        query, options = search.query(), search.options()
         return await self._turns.enter(
             lambda: run_search(self._service, query, search.target, options), search.cost
         )

@@ -19,10 +19,10 @@ from aladin_service.http.documents import (
     GivenDocument,
     LeftOutDocument,
     check_model,
+    check_pixels,
     count_documents,
     document_schema,
     encode_documents,
-    fetch_photos,
     left_out_of,
     read_documents,
 )
@@ -191,8 +191,8 @@ async def _encode(
     await check_model(service, body.model)
     if body.dimensions is not None:
         await _check_dimensions(service, body)
-    found = await fetch_photos(service, given)
-    documents: list[Document] = [each for each in found if not isinstance(each, ItemQuery)]
+    await check_pixels(service, given)
+    documents: list[Document] = [each for each in given if not isinstance(each, ItemQuery)]
     how = EncodeJob(
         document=TextQuery(""),
         received_s=time.monotonic(),

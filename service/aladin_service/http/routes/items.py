@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
 from fastapi import Depends, Path, Query, Request
-from pydantic import ConfigDict, FailFast, Field, ValidationError, model_validator
+from pydantic import ConfigDict, FailFast, Field, ValidationError
 
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
@@ -21,8 +21,6 @@ from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.routes.search import REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, WritableService
-from aladin_service.photos.photo_fetcher import PhotoFetcher
-from aladin_service.photos.photo_url import MAX_URL_CHARS
 from aladin_service.search.answers import Added, AddTookMs, Deleted, Item
 from aladin_service.work.jobs import AddItems, DeleteItem, GetItem
 
@@ -31,7 +29,7 @@ MAX_URI_CHARS = 10_000
 
 
 class NewItem(StrictBody):
-    """An item to add: an image with `image`, `image_url` or `regions`, or a text with `text`."""
+    """An item to add: an image with `image` or `regions`, or a text with `text`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -46,12 +44,6 @@ class NewItem(StrictBody):
     )
     image: Upload | None = Field(
         default=None, description="A picture file; in JSON as base64 or a data URL."
-    )
-    image_url: str | None = Field(
-        default=None,
-        max_length=MAX_URL_CHARS,
-        description="URL of the picture file, on a host that the service may fetch photos from;"
-        " by default, there are none.",
     )
     regions: Upload | None = Field(
         default=None,
@@ -70,11 +62,22 @@ class NewItem(StrictBody):
         default_factory=dict[str, Any], description="JSON values by field name, for filters."
     )
 
-    @model_validator(mode="after")
-    def _one_image(self) -> NewItem:
-        if self.image is not None and self.image_url is not None:
-            raise ValueError("expected one of image and image_url, got both")
-        return self
+    def image_item(self) -> ImageItem:
+        """Return the item as an image to add.
+
+        Raises:
+            InputError: If the item has no image.
+        """
+        if self.image is None and self.regions is None:
+            raise InputError(f"item {self.id!r}: an image item requires an image")
+        return ImageItem(
+            id=self.id,
+            uri=self.id if self.uri is None else self.uri,
+            text=self.text,
+            metadata=self.metadata,
+            upload=None if self.image is None else UploadedPhoto(self.image),
+            region_file=self.regions,
+        )
 
     def text_item(self) -> TextItem:
         """Return the item as a text to add.
@@ -84,7 +87,7 @@ class NewItem(StrictBody):
         """
         if self.text is None:
             raise InputError(f"item {self.id!r}: a text item requires text")
-        if any(part is not None for part in (self.image, self.image_url, self.regions, self.uri)):
+        if any(part is not None for part in (self.image, self.regions, self.uri)):
             raise InputError(
                 f"item {self.id!r}: a text item cannot have an image, regions or a uri"
             )
@@ -127,36 +130,6 @@ def _validate(body: Body) -> list[NewItem]:
     if strict and "items" in body.fields:
         return NewItemList.model_validate(body.fields, strict=True).items
     return [NewItem.model_validate(body.fields, strict=strict)]
-
-
-async def image_items(items: Sequence[NewItem], fetcher: PhotoFetcher) -> list[ImageItem]:
-    """Return items as images.
-
-    Args:
-        items: Items of a request.
-        fetcher: Fetcher of the photos that are given by their URL.
-
-    Raises:
-        InputError: If an item has no image.
-        AladinError: If a photo cannot be fetched, as for `PhotoFetcher.fetch`.
-    """
-    for item in items:
-        if (item.image, item.image_url, item.regions) == (None, None, None):
-            raise InputError(f"item {item.id!r}: an image item requires an image")
-    urls = [item.image_url for item in items if item.image_url is not None]
-    fetched = iter(await fetcher.fetch(urls) if urls else ())
-    photos = [item.image if item.image_url is None else next(fetched) for item in items]
-    return [
-        ImageItem(
-            id=item.id,
-            uri=item.id if item.uri is None else item.uri,
-            text=item.text,
-            metadata=item.metadata,
-            upload=None if photo is None else UploadedPhoto(photo),
-            region_file=item.regions,
-        )
-        for item, photo in zip(items, photos, strict=True)
-    ]
 
 
 NewItems = Annotated[list[NewItem], Depends(read_new_items)]
@@ -213,7 +186,7 @@ async def add_items(
     audit.target, audit.ids = target, [item.id for item in items]
     new: Sequence[SourceItem]
     if target == "images":
-        new = await image_items(items, service.fetcher)
+        new = [item.image_item() for item in items]
     else:
         new = [item.text_item() for item in items]
     timed = await service.workers.call(AddItems(target, tuple(new), on_duplicate))

@@ -26,10 +26,10 @@ from aladin_service.http.documents import (
     GivenDocument,
     LeftOutDocument,
     check_model,
+    check_pixels,
     count_documents,
     document_schema,
     encode_documents,
-    fetch_photos,
     left_out_of,
     read_document,
     read_documents,
@@ -219,8 +219,8 @@ async def rerank_documents(
 
 async def _rerank(asked: _Asked, service: ServiceState, request_id: str) -> RerankAnswer:
     await check_model(service, asked.body.model)
-    given = [asked.query, *asked.documents]
-    query, *documents = await fetch_photos(service, given, needed=("query",))
+    query, documents = asked.query, asked.documents
+    await check_pixels(service, [query, *documents], needed=("query",))
     if isinstance(query, TextQuery):
         _check_query(query, service)
     encoded, found, scored = await _score(asked.body, query, documents, service)

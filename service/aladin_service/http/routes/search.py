@@ -46,8 +46,6 @@ from aladin_service.http.query_parts import (
 from aladin_service.http.router import ServiceRoute, ServiceRouter
 from aladin_service.http.shared_state import ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
-from aladin_service.photos.photo_fetcher import PhotoFetcher
-from aladin_service.photos.photo_url import MAX_URL_CHARS
 from aladin_service.search.job import (
     MAX_EXAMPLES,
     MAX_PARTS,
@@ -66,7 +64,7 @@ _EXHAUSTIVE_COST = 4
 
 _OPTIONS = frozenset(OPTION_NAMES)
 _DEFAULTS = SearchOptions()
-_QUERIES = ("text", "image", "id", "image_url", "regions")
+_QUERIES = ("text", "image", "id", "regions")
 
 REGIONS_DESCRIPTION = (
     "Regions that a detector found in a photo, for an index whose model reads regions: an npz file"
@@ -75,8 +73,7 @@ REGIONS_DESCRIPTION = (
 )
 
 # A shorter body is taken for a text or the id of an item, which wait for the same slots: it has no
-# room for a photo, but may name the URL of one. A longer one is read first: it may belong to a
-# queue with free places.
+# room for a photo. A longer one is read first: it may belong to a queue with free places.
 _TEXT_BYTES = 2048
 
 
@@ -92,16 +89,10 @@ class _QueryFields:
         max_length=MAX_ASKED_ID_CHARS,
         description="An item of the index; it is not among its own hits.",
     )
-    image_url: str | None = Field(
-        default=None,
-        max_length=MAX_URL_CHARS,
-        description="URL of a picture file, on a host that the service may fetch photos from;"
-        " by default, there are none.",
-    )
     regions: Upload | None = Field(default=None, description=REGIONS_DESCRIPTION)
     box: QueryBox | None = Field(
         default=None,
-        description=BOX_DESCRIPTION + " With image, image_url, regions, or the id of a photo.",
+        description=BOX_DESCRIPTION + " With image, regions, or the id of a photo.",
     )
     # Validation ends at the first entry that is wrong or one too many: a body has room for 300,000.
     all: list[PartBody] | None = Field(
@@ -126,7 +117,7 @@ class _QueryFields:
 class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[reportGeneralTypeIssues]
     """What to search for, and the options.
 
-    Exactly one of the first five fields is given, or a query of several parts: `all`, `like` or
+    Exactly one of the first four fields is given, or a query of several parts: `all`, `like` or
     both, and perhaps `not` and `unlike`.
     """
 
@@ -150,23 +141,13 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
             check_boxed(self.box, given[0])
         return self
 
-    async def query(self, fetcher: PhotoFetcher) -> Query:
-        """Return what to search for.
-
-        Args:
-            fetcher: Fetches the photo if it is given by its URL.
-
-        Raises:
-            AladinError: If a photo cannot be fetched, see `PhotoFetcher.fetch`.
-        """
+    def query(self) -> Query:
+        """Return what to search for."""
         if self.text is not None:
             return TextQuery(self.text)
         box = box_of(self.box)
         if self.image is not None:
             return PhotoQuery(self.image, box=box)
-        if self.image_url is not None:
-            (photo,) = await fetcher.fetch([self.image_url])
-            return PhotoQuery(photo, "image_url", box)
         if self.regions is not None:
             return RegionsQuery(self.regions, box=box)
         if self.id is not None:
@@ -274,7 +255,8 @@ def _add_route(target: Target, description: str) -> None:
         body = await read_search_body(request, service)
         if body.all or body.candidates is not None:
             charge(request, body.cost)
-        answered = await until_disconnect(request, _find(body, target, service))
+        search = run_search(service, body.query(), target, body.options())
+        answered = await until_disconnect(request, search)
         return Response(answered.body, media_type="application/json")
 
     router.add_api_route(
@@ -293,32 +275,24 @@ _add_route("images", "Find the images that fit a text, a photo or an item of the
 _add_route("texts", "Find the texts that fit a photo, a text or an item of the index.")
 
 
-async def _find(body: SearchBody, target: Target, service: ServiceState) -> Answered:
-    query = await body.query(service.fetcher)  # which may have to be fetched
-    return await run_search(service, query, target, body.options())
-
-
 class SearchGate:
     """Hands searches to their routes, and answers 429 or 503 if a text query would be rejected.
 
     Searches pass neither the framework's own layers nor its look-up of routes and dependencies,
     which take as long as all else that a text query has to pass before it waits for a worker.
     They are rejected before they are read: if rejecting cost as much as reading a search, at twice
-    the service's capacity rejections would occupy the processors. Where photos may be given by
-    URL, a short body may be one, which waits in the queue of photos: there, all are read.
+    the service's capacity rejections would occupy the processors.
     """
 
-    def __init__(self, app: ASGIApp, workers: Workers, *, takes_urls: bool = False) -> None:
+    def __init__(self, app: ASGIApp, workers: Workers) -> None:
         """Wrap an application.
 
         Args:
             app: Application that answers all other requests.
             workers: Workers, which know the number of waiting queries.
-            takes_urls: Whether photos may be given by URL.
         """
         self._app = app
         self._workers = workers
-        self._takes_urls = takes_urls
         # Access control lets no other method pass.
         self._routes = {
             route.path: route for route in router.routes if isinstance(route, ServiceRoute)
@@ -332,7 +306,7 @@ class SearchGate:
             return
         scope["route"] = route
         length = declared_length(scope)
-        is_text = not self._takes_urls and length is not None and length <= _TEXT_BYTES
+        is_text = length is not None and length <= _TEXT_BYTES
         refusal = self._workers.refusal("text") if is_text else None
         if refusal is not None:
             response = error_response(refusal, scope["state"]["request_id"])
