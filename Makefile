@@ -73,7 +73,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet $(UPGR
 # What the images have besides: traces, HEIC and RAW photos, agents; and, in those with
 # PyTorch, engines, whose clients bring grpc and pandas.
 SERVE_EXTRAS := --extra otel --extra heic --extra raw --extra mcp
-IMAGE_EXTRAS := $(SERVE_EXTRAS) --extra milvus --extra qdrant
+IMAGE_EXTRAS := $(SERVE_EXTRAS) --extra milvus
 IMAGE_PLATFORM := --python-platform x86_64-manylinux_2_28 --constraint requirements.lock
 
 lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPGRADE=--upgrade: newest versions)

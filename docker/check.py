@@ -32,7 +32,6 @@ COMPOSE_FILES = (
     ("compose.yaml", "compose.gpu.yaml"),
     ("compose.yaml", "compose.keys.yaml"),
     ("compose.scale.yaml",),
-    ("compose.scale.yaml", "compose.qdrant.yaml"),
     ("compose.scale.yaml", "compose.gpu.yaml"),
     ("compose.scale.yaml", "compose.keys.yaml"),
 )

@@ -49,8 +49,6 @@ TokenDtype = Literal["float16", "int8", "4bit", "2bit"]
 TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
 
 # Engines (vector databases) that can keep an index.
-EngineKind = Literal["milvus", "qdrant", "qdrant-edge"]
-ENGINE_KINDS: tuple[EngineKind, ...] = ("milvus", "qdrant", "qdrant-edge")
 
 # Heads that can score a pair.
 ScoreName = Literal["matching", "alignment", "attention", "first_stage"]

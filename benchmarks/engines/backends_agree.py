@@ -1,36 +1,32 @@
-"""Compares an index of files with the engines that it was pushed to, on the same queries.
+"""Compares an index of files with Milvus that it was pushed to, on the same queries.
 
-    python -m benchmarks.engines.backends_agree [--index INDEX] [--queries 1000] [--engines ...]
-    [--json]
+    python -m benchmarks.engines.backends_agree [--index INDEX] [--queries 1000] [--json]
 
-A copy of the index, whose items have metadata for filters, is pushed to each engine: Milvus is the
-real server of the package of that name on 127.0.0.1, Qdrant its client's local mode and its own
-engine in this process. The metadata of an item (a number, a text, a bool, a list, and a field that
-some items lack) depends on its row alone, so that every copy is the same. Every query is sent to
-the embedded index and to the engine: text to image and image to text, with filters and without, 10
-hits of 100 candidates. For each engine and each of the four:
+A copy of the index, whose items have metadata for filters, is pushed twice to the real server of
+the package `milvus` on 127.0.0.1: with an exact first stage, and with a graph. The metadata of an
+item (a number, a text, a bool, a list, and a field that some items lack) depends on its row alone,
+so that every copy is the same. Every query is sent to the embedded index and to Milvus: text to
+image and image to text, with filters and without, 10 hits of 100 candidates. For both first stages
+and each of the four:
 
     identical   share of the queries whose 10 hits are the same in the same order; two hits whose
                 scores differ by less than 1e-5 may stand either way
     top10       share of the embedded index's hits that the engine's answers have
     score_gap   largest difference of a score, of either stage, between the same hits
-    ratio       the engine's median time of a search over the embedded index's, in turns
-
-"exact" engines compare a query with every item; the others find near ones by a graph.
+    ratio       Milvus's median time of a search over the embedded index's, in turns
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import EngineLocation
@@ -67,13 +63,10 @@ FILTERS: tuple[dict[str, Any], ...] = (
     {"city": {"gte": "Lucca", "lt": "Q"}},
 )
 
-# Vector databases and FAISS sum the same products in a different order.
+# Milvus and FAISS sum the same products in a different order.
 _NEAR = 1e-5
 _SYNTHETIC_PHOTOS = 2000
-# Qdrant has no range conditions on texts.
-_NUMBERS_ONLY = FILTERS[:-1]
-
-NAMES = ("milvus-flat", "milvus-hnsw", "qdrant", "qdrant-edge")
+FIRST_STAGES = ("flat", "hnsw")
 
 
 def tag_index(source: Path, root: Path, settings: BuildSettings) -> None:
@@ -123,73 +116,34 @@ def metadata_of(row: int) -> dict[str, Any]:
 _HITS, _CANDIDATES = 10, 100
 
 
-class Engine(NamedTuple):
-    """A vector database to compare.
-
-    Attributes:
-        location: Location of the index in the database.
-        exact: Whether the first stage compares a query with every item.
-        filters: Filters that the database supports.
-    """
-
-    location: EngineLocation
-    exact: bool
-    filters: Sequence[Mapping[str, Any]] = FILTERS
-
-
 class _Answers(NamedTuple):
     hits: list[list[SearchHit]]
     seconds: list[float]
 
 
-@contextmanager
-def engines(names: Sequence[str], folder: Path) -> Generator[dict[str, Engine]]:
-    """Run the vector databases while the block is active.
-
-    Args:
-        names: Names from `NAMES`.
-        folder: Folder for the data of the databases.
-    """
-    with ExitStack() as stack:
-        found: dict[str, Engine] = {}
-        if any(name.startswith("milvus") for name in names):
-            url = stack.enter_context(MilvusServer(folder / "milvus-server")).url
-            for name, index in (("milvus-flat", "flat"), ("milvus-hnsw", "hnsw")):
-                place = EngineLocation(
-                    engine="milvus", url=url, name=name.replace("-", "_"), index=index
-                )
-                found[name] = Engine(place, exact=index == "flat")
-        for name in ("qdrant", "qdrant-edge"):
-            place = EngineLocation(engine=name, url=(folder / name).as_uri(), name="agree")
-            # The client's local mode compares all vectors.
-            found[name] = Engine(place, exact=name == "qdrant", filters=_NUMBERS_ONLY)
-        yield {name: found[name] for name in names}
-
-
-def compare(source: Path, engine: Engine, folder: Path, queries: int) -> dict[str, Any]:
-    """Push an index to a vector database and search both.
+def compare(source: Path, location: EngineLocation, folder: Path, queries: int) -> dict[str, Any]:
+    """Push an index to Milvus and search both.
 
     Args:
         source: Folder of the file index, with the metadata of `benchmarks.engines.backends_agree`.
-        engine: Vector database that the index is pushed to.
-        folder: Folder of the index in the database; new.
+        location: Where the index is pushed to.
+        folder: Folder of the index in Milvus; new.
         queries: Number of queries of each direction.
     """
     started = time.perf_counter()
-    options = EngineOptions(url=engine.location.url)
-    with closing(connect(engine.location, options)) as client:
-        push_index(source, folder, engine.location, client, PushSettings())
-    figures: dict[str, Any] = {"exact": engine.exact, "push_s": time.perf_counter() - started}
+    with closing(connect(location)) as client:
+        push_index(source, folder, location, client, PushSettings())
+    figures: dict[str, Any] = {"push_s": time.perf_counter() - started}
     with open_index(source) as index:
         embedded = TwoStageSearcher(index)
-        backend = open_backend(folder, engine=options)
+        backend = open_backend(folder)
         try:
             remote = TwoStageSearcher(backend)
             for modality in ("text", "image"):
                 asked = _queries(embedded, modality, queries)
                 for filtered in (False, True):
                     expected, actual = _search_both(
-                        embedded, remote, asked, modality, engine.filters if filtered else [{}]
+                        embedded, remote, asked, modality, FILTERS if filtered else [{}]
                     )
                     name = f"{'text_to_image' if modality == 'text' else 'image_to_text'}"
                     figures[name + ("_filtered" if filtered else "")] = _agreement(expected, actual)
@@ -280,7 +234,6 @@ def main() -> None:
     parser = figures_parser(__doc__, "50 queries")
     parser.add_argument("--index", type=Path, help="whose items and queries; else made-up photos")
     parser.add_argument("--queries", type=int, default=1000, help="of each direction")
-    parser.add_argument("--engines", nargs="+", choices=NAMES, default=list(NAMES))
     options = parser.parse_args()
     queries = 50 if options.quick else options.queries
     set_compute_threads(1)
@@ -288,11 +241,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         source = _tagged(options.index, folder)
-        with engines(options.engines, folder) as running:
-            for name, engine in running.items():
-                figures[name] = compare(source, engine, folder / f"{name}-index", queries)
+        with MilvusServer(folder / "milvus") as server:
+            for name in FIRST_STAGES:
+                location = EngineLocation(url=server.url, name=name, index=name)
+                figures[name] = compare(source, location, folder / f"{name}-index", queries)
                 if not options.json:
-                    _print_engine(name, figures[name])
+                    _print_first_stage(name, figures[name])
     if options.json:
         print_figures(figures, as_json=True)
 
@@ -309,9 +263,8 @@ def _tagged(index: Path | None, folder: Path) -> Path:
     return folder / "tagged"
 
 
-def _print_engine(name: str, figures: Mapping[str, Any]) -> None:
-    kind = "exact" if figures["exact"] else "approximate"
-    print(f"{name} ({kind}), pushed in {figures['push_s']:.1f} s")
+def _print_first_stage(name: str, figures: Mapping[str, Any]) -> None:
+    print(f"{name}, pushed in {figures['push_s']:.1f} s")
     for asked, found in figures.items():
         if isinstance(found, dict):
             cells = "  ".join(

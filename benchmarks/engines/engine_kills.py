@@ -127,7 +127,7 @@ def kill_engine_and_replicas(kills: int, replicas: int) -> dict[str, Any]:
         index = SwapIndex(folder / "index", texts)
         unranked = _first_stage(index, texts)
         server = stack.enter_context(MilvusServer(folder / "milvus"))
-        location = EngineLocation(engine="milvus", url=server.url, name="kills")
+        location = EngineLocation(url=server.url, name="kills")
         with closing(connect(location)) as client:
             push_index(index.root, folder / "pushed", location, client, PushSettings())
         service = _Replicas(folder / "pushed", replicas, stack)

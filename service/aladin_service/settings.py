@@ -166,7 +166,7 @@ class ServiceSettings(BaseSettings):
         slow_queries: Number of slowest queries of about the last hour that are kept in memory for
             readers of the metrics; 0 disables it.
         engine_url: Address of the vector database of an index that is stored in one. Unset: the
-            address in the index folder. Required with a token, and for Qdrant's local mode.
+            address in the index folder. Required with a token.
         engine_token: Token for the vector database. Unset: no authentication. It is sent only to
             `engine_url`.
         engine_timeout_s: Time for the vector database to answer one call, including retries.

@@ -137,7 +137,7 @@ def test_of_an_index_in_an_engine_it_offers_nothing_that_needs_files(
     page: SearchPage, url: str, api: httpx.Client
 ) -> None:
     state = api.get("/v1/index/state").json()
-    state |= {"engine": "qdrant", "live_since": None, "evaluations": []}
+    state |= {"engine": "milvus", "live_since": None, "evaluations": []}
     earlier = state["generations"][0] | {"standing": "earlier", "generation": 0}
     state["generations"] = [state["generations"][0], earlier]
     for generation in state["generations"]:
@@ -145,12 +145,12 @@ def test_of_an_index_in_an_engine_it_offers_nothing_that_needs_files(
     for target in ("images", "texts"):
         state[target]["counts"] |= {"added": None, "deleted": None}
         state[target]["left_out"] |= {"items": [], "total": 31}
-        state[target]["ann"] |= {"factory": "qdrant", "curve": []}
+        state[target]["ann"] |= {"factory": "milvus flat", "curve": []}
     page.page.route("**/v1/index/state*", lambda route: route.fulfill(json=state))
     page.page.goto(f"{url}/state")
 
     expect(page.page.locator("#engine")).to_contain_text(
-        "This index is stored in the vector database qdrant."
+        "This index is stored in the vector database milvus."
     )
     tiles = page.page.locator(".tile")
     expect(tiles.nth(0)).to_contain_text("pushed to the vector database")

@@ -212,9 +212,9 @@ def test_settings_are_settings(
     settings = ServiceSettings()
     assert settings.read_only
     args = container(pods["Job"])["args"]
-    engine, name = (args[args.index(option) + 1] for option in ("--engine", "--name"))
+    name = args[args.index("--name") + 1]
     assert settings.engine_url is not None
-    EngineLocation(engine=engine, url=settings.engine_url, name=name)
+    EngineLocation(url=settings.engine_url, name=name)
     # Whoever has no key gets nothing.
     add_key(tmp_path / "keys.json", "ci", ["read"])
     with_keys = settings.model_copy(update={"keys_file": tmp_path / "keys.json"})

@@ -77,7 +77,7 @@ def wanted(root: Path, commands: dict[str, list[str]], name: str) -> list[str]:
     assert "pyproject.toml" in command
     extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
     own = "cpu" if name == "anywhere" else name
-    engines = set[str]() if name == "serve" else {"milvus", "qdrant"}
+    engines = set[str]() if name == "serve" else {"milvus"}
     assert set(extras) == {own, "otel", "heic", "raw", "mcp", *engines}
     requirements = list[str](project["dependencies"])
     for extra in extras:

@@ -12,7 +12,6 @@ import pytest
 import typer.main
 
 from aladin_index.format.layout import EngineLocation
-from aladin_network.types import ENGINE_KINDS
 from aladin_service.cli import app
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.proxies import TrustedProxies
@@ -26,10 +25,6 @@ PINNED = re.compile(r"^[a-z0-9./_-]+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$")
 BY_TAG = ("milvusdb/milvus:v2.5.27",)
 OURS = ("service", "index", "push")
 OTHERS = ("balancer", "engine", "prometheus", "grafana")
-ENGINES = {
-    "milvus": ("compose.scale.yaml",),
-    "qdrant": ("compose.scale.yaml", "compose.qdrant.yaml"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +78,12 @@ def test_a_container_can_do_little(services: dict[str, Tree], name: str) -> None
     assert service["pids_limit"] > 0
     assert service["restart"] in ("unless-stopped", "on-failure:3")
     assert not {"privileged", "cap_add", "devices"} & set(service)
-    # Both engines' images write beside their volumes.
+    # Milvus writes beside its volume.
     assert service.get("read_only", False) is (name != "engine")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_images_of_others_are_pinned_exactly(compose: Compose, engine: str) -> None:
-    for name, service in compose(*ENGINES[engine])["services"].items():
+def test_images_of_others_are_pinned_exactly(compose: Compose) -> None:
+    for name, service in compose("compose.scale.yaml")["services"].items():
         if name in OURS:
             assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+-cpu", service["image"])
         else:
@@ -115,9 +109,8 @@ def test_images_are_not_of_releases_with_published_vulnerabilities(
         assert version >= SOUND[name], (name, version)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_engine_is_reached_by_our_containers_alone(compose: Compose, engine: str) -> None:
-    tree = compose(*ENGINES[engine])
+def test_the_engine_is_reached_by_our_containers_alone(compose: Compose) -> None:
+    tree = compose("compose.scale.yaml")
     members: dict[str, set[str]] = {}
     for name, service in tree["services"].items():
         if "network_mode" in service:
@@ -132,33 +125,25 @@ def test_the_engine_is_reached_by_our_containers_alone(compose: Compose, engine:
     assert tree["networks"] == {"engine": {"internal": True}}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_engine_asks_for_the_password_that_the_service_has(
-    compose: Compose, engine: str
-) -> None:
-    services = compose(*ENGINES[engine])["services"]
+def test_the_engine_asks_for_the_password_that_the_service_has(compose: Compose) -> None:
+    services = compose("compose.scale.yaml")["services"]
     environment = services["engine"]["environment"]
     token = services["service"]["environment"]["ALADIN_ENGINE_TOKEN"]
     assert services["push"]["environment"]["ALADIN_ENGINE_TOKEN"] == token
-    if engine == "milvus":
-        assert environment["COMMON_SECURITY_AUTHORIZATIONENABLED"] == "true"
-        assert token == f"root:{environment['COMMON_SECURITY_DEFAULTROOTPASSWORD']}"
-    else:
-        assert token == environment["QDRANT__SERVICE__API_KEY"]
+    assert environment["COMMON_SECURITY_AUTHORIZATIONENABLED"] == "true"
+    assert token == f"root:{environment['COMMON_SECURITY_DEFAULTROOTPASSWORD']}"
     assert token.endswith("engine-secret")
 
 
 def test_nothing_starts_without_a_password(docker: Path) -> None:
-    for file in ("compose.scale.yaml", "compose.qdrant.yaml"):
-        text = (docker / file).read_text(encoding="utf-8")
-        uses = re.findall(r"\$\{ENGINE_PASSWORD([^}]*)\}", text)
-        assert all(use.startswith(":?") for use in uses), file
-        assert uses or file == "compose.qdrant.yaml"
+    text = (docker / "compose.scale.yaml").read_text(encoding="utf-8")
+    uses = re.findall(r"\$\{ENGINE_PASSWORD([^}]*)\}", text)
+    assert uses
+    assert all(use.startswith(":?") for use in uses)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_mounted_is_there(compose: Compose, docker: Path, engine: str) -> None:
-    tree = compose(*ENGINES[engine])
+def test_what_is_mounted_is_there(compose: Compose, docker: Path) -> None:
+    tree = compose("compose.scale.yaml")
     sources = {source for each in tree["services"].values() for source, _ in mounts(each).values()}
     named = {source for source in sources if not source.startswith(".")}
     assert named == set(tree["volumes"])
@@ -207,34 +192,16 @@ def test_a_new_volume_is_its_users_wherever_it_is_first_mounted(
     assert written <= set(found[1].split())
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_engine_is_found_by_its_name(compose: Compose, engine: str) -> None:
-    services = compose(*ENGINES[engine])["services"]
+def test_the_engine_is_found_by_its_name(compose: Compose) -> None:
+    services = compose("compose.scale.yaml")["services"]
     given = options(services["push"])
-    assert given["--engine"] == engine
-    assert engine in ENGINE_KINDS
-    EngineLocation(engine=engine, url=given["--url"], name=given["--name"])
+    EngineLocation(url=given["--url"], name=given["--name"])
     address = urlsplit(given["--url"])
     assert address.hostname == "engine"
-    assert engine in services["engine"]["image"]
+    assert "milvus" in services["engine"]["image"]
     # What it keeps outlives its container.
     assert any(may_write for _, may_write in mounts(services["engine"]).values())
     assert services["engine"]["healthcheck"]["test"][0] == "CMD"
-
-
-def test_the_other_engine_changes_the_engine_alone(compose: Compose) -> None:
-    base, other = compose("compose.scale.yaml"), compose("compose.qdrant.yaml")
-    assert set(other["services"]) == {"engine", "push", "service"}
-    # The two engines are let in by different forms of the password.
-    assert set(other["services"]["push"]) == {"command", "environment"}
-    assert set(other["services"]["service"]) == {"environment"}
-    for name in ("push", "service"):
-        assert set(other["services"][name]["environment"]) == {"ALADIN_ENGINE_TOKEN"}
-    words = zip(
-        base["services"]["push"]["command"], other["services"]["push"]["command"], strict=True
-    )
-    changed = [one for one, another in words if one != another]
-    assert changed == ["milvus", "http://engine:19530"]
 
 
 def test_the_balancer_and_each_replica_count_the_same_rate(

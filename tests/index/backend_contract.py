@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.open import open_writer
+from aladin_index.open import open_backend, open_writer
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
@@ -32,7 +32,7 @@ from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
 from tests.index.change_contract import ChangeContract
-from tests.index.contract_index import ContractIndex, Publish, open_trusted, trusted
+from tests.index.contract_index import ContractIndex, Publish
 from tests.index.contract_items import (
     ODD_IDS,
     captions,
@@ -76,14 +76,12 @@ class AgreementContract(ContractIndex):
         )
         folder = publish(files)
         with (
-            closing(open_trusted(files, checkpoint)) as ours,
-            closing(open_trusted(folder, checkpoint)) as theirs,
+            closing(open_backend(files, checkpoint=checkpoint)) as ours,
+            closing(open_backend(folder, checkpoint=checkpoint)) as theirs,
         ):
             self._compare(ours, theirs)
             for root in (files, folder):
-                with closing(
-                    open_writer(root, checkpoint.model_id, engine=trusted(root))
-                ) as writer:
+                with closing(open_writer(root, checkpoint.model_id)) as writer:
                     new = renamed(photos(6, first=20), ["a", "b", "c", "d", "photo 11", "f"])
                     writer.add("images", new, "replace")
                     writer.delete("images", ["b", "photo 15"])

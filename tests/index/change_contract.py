@@ -12,7 +12,7 @@ import pytest
 
 from aladin_index.changes.writer import ItemWriter
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
-from aladin_index.open import open_writer
+from aladin_index.open import open_backend, open_writer
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint_files import Checkpoint
@@ -23,7 +23,7 @@ from aladin_network.errors import (
     ShapeError,
     UnknownItemError,
 )
-from tests.index.contract_index import ContractIndex, Publish, open_trusted, trusted
+from tests.index.contract_index import ContractIndex, Publish
 from tests.index.contract_items import (
     ODD_IDS,
     KnownItems,
@@ -52,8 +52,8 @@ class ChangeContract(ContractIndex):
         write_collection(tmp_path / "files", tiny_checkpoint, model_id, {"images": new})
         folder = publish(tmp_path / "files")
         with (
-            closing(open_trusted(folder, checkpoint)) as opened,
-            closing(open_writer(folder, checkpoint.model_id, engine=trusted(folder))) as writer,
+            closing(open_backend(folder, checkpoint=checkpoint)) as opened,
+            closing(open_writer(folder, checkpoint.model_id)) as writer,
         ):
             yield opened, writer, as_stored(new)
 
@@ -70,7 +70,7 @@ class ChangeContract(ContractIndex):
         assert writer.known("images", ["photo 11", *ids]) == {"photo 11", *ids}
         items = merged([items, as_stored(new)])
         self._check(index, items, seed=0)
-        with closing(open_trusted(index.path, checkpoint)) as another:
+        with closing(open_backend(index.path, checkpoint=checkpoint)) as another:
             self._check(another, items, seed=1)
 
     def test_an_id_that_is_there_already(
@@ -150,7 +150,7 @@ class ChangeContract(ContractIndex):
             with pytest.raises(NoSuchTargetError):
                 call()
         with (
-            closing(open_writer(index.path, "0" * 64, engine=trusted(index.path))) as another,
+            closing(open_writer(index.path, "0" * 64)) as another,
             pytest.raises(IndexMismatchError),
         ):
             another.add("images", new, "replace")
@@ -177,7 +177,7 @@ class ChangeContract(ContractIndex):
         bare = replace(new, tokens=new.tokens[:0], lengths=np.zeros(5, dtype=np.int64))
         model_id = checkpoint.model_id
         write_collection(tmp_path / "files", tiny_checkpoint, model_id, {"images": bare})
-        with closing(open_trusted(publish(tmp_path / "files"), checkpoint)) as index:
+        with closing(open_backend(publish(tmp_path / "files"), checkpoint=checkpoint)) as index:
             query = made_up_query(np.random.default_rng(10))
             result = run_search(TwoStageSearcher(index), query, "text", "images", k=9)
             assert (result.reranked, result.degraded) == (False, ["rerank"])

@@ -8,10 +8,6 @@ from typing import ClassVar
 
 import pytest
 
-from aladin_index.engines.client import EngineOptions
-from aladin_index.format.layout import location_of
-from aladin_index.open import open_backend
-from aladin_index.search.backend import SearchBackend
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
@@ -28,27 +24,14 @@ from tests.index.contract_items import (
 Publish = Callable[[Path], Path]
 
 
-def trusted(folder: Path) -> EngineOptions | None:
-    """Return how the engine of a folder that a test has written is reached; None: files."""
-    location = location_of(folder)
-    return None if location is None else EngineOptions(url=location.url)
-
-
-def open_trusted(folder: Path, checkpoint: Checkpoint) -> SearchBackend:
-    """Open an index that a test has published, wherever it is."""
-    return open_backend(folder, checkpoint=checkpoint, engine=trusted(folder))
-
-
 class ContractIndex:
     """What the tests of all contracts have in common.
 
     Attributes:
         tolerance: of a score; floats are summed up in one order here and in others there.
-        orders_text: whether filters may ask for an order of texts; else they are refused.
     """
 
     tolerance: ClassVar[float] = 2e-5
-    orders_text: ClassVar[bool] = True
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -12,15 +12,16 @@ import pytest
 
 from aladin_index.changes.writer import NewItems
 from aladin_index.items.filters import parse_filter
+from aladin_index.open import open_backend
 from aladin_index.search.backend import SearchBackend, SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import Checkpoint
-from aladin_network.errors import InputError, UnknownItemError
+from aladin_network.errors import UnknownItemError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
-from tests.index.contract_index import ContractIndex, Publish, open_trusted
+from tests.index.contract_index import ContractIndex, Publish
 from tests.index.contract_items import (
     EMBEDDING_DIM,
     FILTERS,
@@ -70,7 +71,7 @@ class SearchContract(ContractIndex):
         cls, publish: Publish, files: Path, checkpoint: Checkpoint
     ) -> Iterator[SearchBackend]:
         """The index of `files`, open; not to be written to."""
-        with closing(open_trusted(publish(files), checkpoint)) as opened:
+        with closing(open_backend(publish(files), checkpoint=checkpoint)) as opened:
             yield opened
 
     @pytest.fixture(scope="class")
@@ -169,10 +170,6 @@ class SearchContract(ContractIndex):
     ) -> None:
         query = made_up_query(np.random.default_rng(6))
         options: dict[str, Any] = {"candidates": 5, "filter": case.spec}
-        if case.orders_text and not self.orders_text:
-            with pytest.raises(InputError, match="text"):
-                run_search(searcher, query, "text", "images", k=99, **options)
-            return
         for modality, target in DIRECTIONS:
             passing = {
                 item_id: each

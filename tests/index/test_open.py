@@ -14,7 +14,7 @@ from aladin_network.errors import EngineUnavailableError, IndexNotReadyError
 from tests.index.backend_contract import BackendContract, Publish
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
-LOCATION = EngineLocation(engine="milvus", url="http://127.0.0.1:19530", name="photos")
+LOCATION = EngineLocation(url="http://127.0.0.1:19530", name="photos")
 
 
 class TestFiles(BackendContract):

@@ -32,7 +32,7 @@ from aladin_service.work.worker import Worker
 from aladin_service.work.workers import ThreadWorkers
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
-LOCATION = EngineLocation(engine="qdrant", url="http://127.0.0.1:6333", name="tests")
+LOCATION = EngineLocation(url="http://127.0.0.1:6333", name="tests")
 # Between two looks at the engine: tests wait for some.
 POLL_S = 0.01
 

@@ -157,7 +157,7 @@ def test_the_service_starts_without_http_clients_and_the_protocol_of_agents() ->
     script = """
 import sys
 import aladin_service.http.server
-heavy = {"httpx", "mcp", "torch", "pymilvus", "qdrant_client"} & set(sys.modules)
+heavy = {"httpx", "mcp", "torch", "pymilvus"} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", script], check=True)

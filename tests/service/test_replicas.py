@@ -102,7 +102,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
 @pytest.fixture(scope="module")
 def location(server: MilvusServer) -> EngineLocation:
     """Where the index is."""
-    return EngineLocation(engine="milvus", url=server.url, name="replicas", index="flat")
+    return EngineLocation(url=server.url, name="replicas", index="flat")
 
 
 @pytest.fixture(scope="module")

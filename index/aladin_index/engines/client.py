@@ -33,8 +33,7 @@ class EngineOptions:
 
     Attributes:
         url: Address that replaces the one in ``engine.json``. If None, that address is used, but
-            trusted less: no token is sent to it, and it may not be a folder for the local mode of
-            ``qdrant``.
+            trusted less: no token is sent to it.
         token: API key or ``user:password`` for the engine, or None. Never shown.
         timeout_s: Time limit of one call, retries included.
         retries: Number of retries of a failed call that is safe to repeat.
@@ -73,17 +72,10 @@ class EngineItem(NamedTuple):
 
 
 class FoundItem(NamedTuple):
-    """An item found by a search.
-
-    Attributes:
-        entry: The stored item.
-        match: Cosine similarity with the query.
-        align: Alignment score, or None if the engine did not compute one.
-    """
+    """An item found by a search, and the cosine of its embedding with the query."""
 
     entry: EngineItem
     match: float
-    align: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +121,6 @@ class EngineQuery:
         width: Search width out of `EngineFirstStage.widths`, or None for the widest. Searches with
             a filter or a large `count` may look further.
         with_tokens: Return the items' tokens.
-        words: (words, d_align) float32 tokens of a text query, or None. An engine that can scores
-            each image by the sum over words of the best region, and leaves the tokens out.
     """
 
     generation: int
@@ -140,7 +130,6 @@ class EngineQuery:
     filter: Filter | None = None
     width: int | None = None
     with_tokens: bool = False
-    words: NDArray[np.float32] | None = None
 
 
 class EngineClient(Protocol):
@@ -156,7 +145,7 @@ class EngineClient(Protocol):
 
     @property
     def kind(self) -> str:
-        """Name of the vector database, such as "milvus" or "qdrant"."""
+        """Name of the vector database."""
         ...
 
     @property

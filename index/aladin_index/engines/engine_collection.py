@@ -70,9 +70,6 @@ class EngineCollection:
         self._codec = codec
         self._filter = filter
         self._entries: dict[int, EngineItem] = {}
-        # Alignment scores computed by the vector database for these words.
-        self._words: NDArray[np.float32] | None = None
-        self._aligned: dict[int, float] = {}
 
     @property
     def count(self) -> int:
@@ -110,12 +107,7 @@ class EngineCollection:
         most = self._client.max_results
         if num_candidates > most:
             raise self._too_many("candidates", num_candidates)
-        words = None
-        if second_stage and COMPARED_AS[second_stage.modality, self.target] == "text":
-            words = second_stage.tokens
-            if not self._were_given(words):
-                self._words, self._aligned = words, {}
-        search = partial(self._search, query, words=words, with_tokens=second_stage is not None)
+        search = partial(self._search, query, with_tokens=second_stage is not None)
         asked = num_candidates
         ordered = search(asked)
         candidates = found = len(ordered)
@@ -143,21 +135,9 @@ class EngineCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `aladin_index.search.backend.Collection`.
-
-        If the engine has scored these words itself, its scores are returned: the same except for
-        rounding.
-        """
-        scores = np.zeros(len(rows), dtype=np.float32)
-        aligned = self._aligned if self._were_given(query) else {}
-        known = np.array([row in aligned for row in rows.tolist()], dtype=np.bool_)
-        scores[known] = [aligned[row] for row in rows[known].tolist()]
-        if not known.all():
-            store = self._token_store(rows[~known])
-            places = np.arange(store.count, dtype=np.int64)
-            asked = COMPARED_AS[modality, self.target]
-            scores[~known] = alignment_with_candidates(query, asked, store, places)
-        return scores
+        """Score items by late interaction, see `aladin_index.search.backend.Collection`."""
+        store, asked = self._token_store(rows), COMPARED_AS[modality, self.target]
+        return alignment_with_candidates(query, asked, store, np.arange(store.count))
 
     def similarities(
         self,
@@ -238,18 +218,7 @@ class EngineCollection:
                 with_tokens=with_tokens,
             )
 
-    def _were_given(self, words: NDArray[np.float32]) -> bool:
-        """Whether the last search passed these words to the vector database."""
-        return self._words is not None and np.array_equal(words, self._words)
-
-    def _search(
-        self,
-        query: NDArray[np.float32],
-        count: int,
-        *,
-        words: NDArray[np.float32] | None,
-        with_tokens: bool,
-    ) -> list[_Found]:
+    def _search(self, query: NDArray[np.float32], count: int, *, with_tokens: bool) -> list[_Found]:
         """Search once; best first, ties in the order of their rows."""
         found = self._client.search(
             EngineQuery(
@@ -260,16 +229,12 @@ class EngineCollection:
                 filter=self._filter,
                 width=self.entry.ann.search_width,
                 with_tokens=with_tokens,
-                words=words,
             )
         )
-        ordered: list[_Found] = []
-        for each in sorted(found, key=_best_first):
-            row = self._remember(each.entry)
-            ordered.append(_Found(each.entry.item.id, row, each.match))
-            if each.align is not None:
-                self._aligned[row] = each.align
-        return ordered
+        return [
+            _Found(each.entry.item.id, self._remember(each.entry), each.match)
+            for each in sorted(found, key=_best_first)
+        ]
 
     def _remember(self, entry: EngineItem) -> int:
         """Store an item, and return its row in this search.

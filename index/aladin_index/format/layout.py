@@ -41,18 +41,11 @@ from aladin_network.errors import (
     InputError,
 )
 from aladin_network.files import atomic_file, write_json
-from aladin_network.types import ENGINE_KINDS, EngineKind
 
 ENGINE_FILE = "engine.json"
 SCHEMA_VERSION = 1
 
-# Some of these are read by this process, from a folder.
-_SCHEMES: dict[EngineKind, tuple[str, ...]] = {
-    "milvus": ("http", "https"),
-    "qdrant": ("http", "https", "file"),
-    "qdrant-edge": ("file",),
-}
-# Names of collections that every vector database accepts, with room for suffixes.
+# Names of collections that Milvus accepts, with room for suffixes.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 PUBLISHING = ".publishing"
@@ -64,28 +57,26 @@ SKIPPED = "left_out.json"
 
 @dataclass(frozen=True, kw_only=True)
 class EngineLocation:
-    """An index in a vector database; None or empty means the default of the database.
+    """An index in Milvus; None or empty means the default of `aladin_index.engines`.
 
     Attributes:
         schema_version: Schema version of this file.
-        engine: Kind of the vector database.
-        url: ``http://host:port`` or ``https://host:port``; ``file:///folder`` for Qdrant in this
-            process. See `aladin_index.open` for how far it is trusted.
+        url: ``http://host:port`` or ``https://host:port``. See `aladin_index.open` for how far it
+            is trusted.
         name: Name of the index there: letters, digits and underscores. It is the prefix of all its
             collections.
         shards: Number of shards of each collection of a new generation.
         replicas: Number of replicas of each shard.
-        index: First stage that the vector database builds: "hnsw", "ivf_flat" ...; the choices
-            depend on the vector database.
+        index: First stage that Milvus builds: "hnsw", "ivf_flat" ..., see
+            `aladin_index.engines.milvus.index_kinds`.
         index_params: Parameters of building the vector index.
         search_params: Parameters of searching the vector index.
-        consistency: Consistency of reads, by the name that the vector database uses.
+        consistency: Consistency of reads, see `aladin_index.engines.milvus.connection`.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     schema_version: int = SCHEMA_VERSION
-    engine: EngineKind
     url: str
     name: str
     shards: int | None = None
@@ -101,13 +92,9 @@ class EngineLocation:
         """Check the values.
 
         Raises:
-            ConfigError: If there is no such vector database, it does not accept the address or the
-                name, or a number is below 1.
+            ConfigError: If the address or the name has another form, or a number is below 1.
         """
-        if self.engine not in ENGINE_KINDS:
-            known = ", ".join(ENGINE_KINDS)
-            raise ConfigError(f"engine: expected one of {known}, got {self.engine!r}")
-        check_url(self.engine, self.url)
+        check_url(self.url)
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
                 "name: expected at most 100 letters, digits and underscores that do not begin "
@@ -119,13 +106,12 @@ class EngineLocation:
                 raise ConfigError(f"{name}: expected at least 1, got {value}")
 
 
-def check_url(engine: EngineKind, url: str) -> None:
-    """Reject an address that is invalid for a vector database.
+def check_url(url: str) -> None:
+    """Reject an address that is invalid for Milvus.
 
     Raises:
         ConfigError: If the address has another form, or contains a password.
     """
-    schemes = _SCHEMES[engine]
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018  # reading it is what checks it
@@ -134,16 +120,8 @@ def check_url(engine: EngineKind, url: str) -> None:
     if parts.username is not None or parts.password is not None:
         # Not repeated: the message may end up in a log.
         raise ConfigError("url: expected no user or password in it; see ALADIN_ENGINE_TOKEN")
-    in_folder = parts.scheme == "file"
-    whole = parts.path.startswith("/") and not parts.netloc if in_folder else parts.hostname
-    if parts.scheme not in schemes or not whole:
-        forms = ["file:///folder" if each == "file" else f"{each}://host:port" for each in schemes]
-        raise ConfigError(f"url of {engine}: expected {' or '.join(forms)}, got {url!r}")
-
-
-def is_folder(url: str) -> bool:
-    """Return whether an address is a folder that this process reads."""
-    return urlsplit(url).scheme == "file"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"url: expected http://host:port or https://host:port, got {url!r}")
 
 
 def location_of(path: Path) -> EngineLocation | None:

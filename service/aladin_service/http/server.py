@@ -18,7 +18,6 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from aladin_index.format.layout import location_of
 from aladin_network.errors import ConfigError, EngineUnavailableError, IndexNotReadyError
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import DeviceName, FirstStageName
@@ -284,7 +283,6 @@ def check_address(host: str, port: int | None, keys: Path | None = None) -> None
 def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack, *, wait: bool) -> Workers:
     """Create the workers that the settings ask for; the index is valid, or is waited for."""
     if plan.settings.workers > 1:
-        _check_many_may_open(plan)
         prepare_processes(plan.index, plan.device)
         how = try_in_process(plan)  # a damaged index may crash the process that opens it
         if is_fault(how):
@@ -297,21 +295,6 @@ def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack, *, wait:
     stack.callback(worker.close)
     _open(worker, wait=wait)
     return ThreadWorkers(worker, plan.settings, metrics)
-
-
-def _check_many_may_open(plan: WorkerPlan) -> None:
-    """Check that several processes may open the index.
-
-    Raises:
-        ConfigError: If the vector database is a local folder, which the first process locks.
-    """
-    location = location_of(plan.index)
-    url = plan.settings.engine_url or (location and location.url)
-    if location is not None and url is not None and url.startswith("file:"):
-        raise ConfigError(
-            f"workers: expected 1, because only one process at a time can open a local folder of "
-            f"{location.engine}, got {plan.settings.workers}"
-        )
 
 
 def _open(worker: Worker, *, wait: bool) -> None:

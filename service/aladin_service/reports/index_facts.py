@@ -312,7 +312,7 @@ def engine_index_facts(info: EngineInfo) -> list[tuple[str, str]]:
     changed = "changed since it was pushed" if info.changed else "as it was pushed"
     facts = [
         ("index", str(info.path)),
-        ("engine", f"{location.engine} at {location.url}, as {location.name}"),
+        ("engine", f"Milvus at {location.url}, as {location.name}"),
         ("generation", f"{info.generation}, {changed}; in the engine: {there}"),
         ("model", info.model_id),
         ("alignment", "trained" if info.alignment_trained else "not trained: matching alone"),

@@ -13,7 +13,7 @@ from aladin_index.engines.push import PushReport, PushSettings, push_index
 from aladin_index.format.layout import EngineLocation
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
-LOCATION = EngineLocation(engine="milvus", url="http://127.0.0.1:1", name="test")
+LOCATION = EngineLocation(url="http://127.0.0.1:1", name="test")
 
 
 @pytest.fixture

@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aladin_index.engines.client import (
     CollectionSchema,
     EngineFirstStage,
@@ -58,20 +55,13 @@ class MemoryServer:
 
 
 class MemoryEngine:
-    """An `EngineClient` of a `MemoryServer`.
-
-    Attributes:
-        scores_words: whether searches with words score them, as Qdrant does.
-    """
+    """An `EngineClient` of a `MemoryServer`."""
 
     kind = "memory"
 
-    def __init__(
-        self, server: MemoryServer, *, max_results: int = 1000, scores_words: bool = False
-    ) -> None:
+    def __init__(self, server: MemoryServer, *, max_results: int = 1000) -> None:
         self.server = server
         self.max_results = max_results
-        self.scores_words = scores_words
         self.closed = False
 
     def generations(self) -> list[int]:
@@ -137,15 +127,13 @@ class MemoryEngine:
         self._call("search")
         assert (query.generation, query.target) in self.server.opened
         assert query.count <= self.max_results
-        words = query.words if self.scores_words else None
         found: list[FoundItem] = []
         for entry in self._side(query.generation, query.target).values():
             if query.filter is None or passes(filter_fields(entry.item.metadata), query.filter):
                 assert entry.embedding is not None
                 match = float(entry.embedding @ query.embedding)
-                tokens = entry.tokens if query.with_tokens and words is None else None
-                align = None if words is None else self._align(entry, words)
-                found.append(FoundItem(EngineItem(entry.item, None, tokens), match, align))
+                tokens = entry.tokens if query.with_tokens else None
+                found.append(FoundItem(EngineItem(entry.item, None, tokens), match))
         # Engines leave those of equal score in any order: here in the opposite of ours.
         found.sort(key=lambda each: (-each.match, -each.entry.item.row))
         if self.server.widths:
@@ -188,13 +176,6 @@ class MemoryEngine:
 
     def close(self) -> None:
         self.closed = True
-
-    def _align(self, entry: EngineItem, words: NDArray[np.float32]) -> float:
-        """Score float16 tokens, item by item."""
-        assert entry.tokens is not None
-        if entry.tokens.count == 0:
-            return 0.0
-        return float((words @ entry.tokens.values.astype(np.float32).T).max(axis=1).sum())
 
     def _side(self, generation: int, target: Target) -> Collection:
         if (generation, target) not in self.server.sides:

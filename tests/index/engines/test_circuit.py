@@ -64,10 +64,10 @@ def test_only_who_looks_closes_it() -> None:
 def test_each_refusal_is_an_error_of_its_own() -> None:
     circuit = Circuit()
     assert circuit.refusal() is None
-    circuit.broken(EngineError("qdrant", "wrong token"))
+    circuit.broken(EngineError("milvus", "wrong token"))
     first, second = circuit.refusal(), circuit.refusal()
     assert first is not second
-    assert str(first) == str(second) == "qdrant: wrong token"
+    assert str(first) == str(second) == "milvus: wrong token"
 
 
 def test_it_is_told_once_that_the_engine_is_away_and_once_that_it_is_back(

@@ -23,7 +23,6 @@ SEARCH = EngineQuery(
     count=5,
     width=64,
     with_tokens=True,
-    words=QUERY[None],
 )
 # Of each method, how it is called.
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {

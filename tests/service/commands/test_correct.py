@@ -90,8 +90,8 @@ def test_a_checkpoint_is_corrected_evaluated_and_indexed(
     for direction in ("text_to_image", "image_to_text"):
         assert served[direction]["r1"] == figures["corrected_fused"][direction]["r1"]
     pushed = run(
-        *("index", "push", index, "--engine", "qdrant-edge", "--url", f"file://{tmp_path}/engine"),
-        *("--name", "photos", "--out", tmp_path / "pushed"),
+        *("index", "push", index, "--url", "http://127.0.0.1:1", "--name", "photos"),
+        *("--out", tmp_path / "pushed"),
     )
     assert pushed.exit_code == 2
     assert "hubness correction" in pushed.stderr

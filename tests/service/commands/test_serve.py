@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from aladin_index.format.layout import EngineLocation, write_location
 from aladin_service.cli import app
 
 
@@ -57,14 +56,6 @@ def test_an_impossible_setting(index_folder: Path, monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(app, ["serve", str(index_folder), "--port", "0"])
     assert result.exit_code == 2
     assert "ALADIN_WORKERS=none" in result.stderr
-
-
-def test_a_folder_that_one_process_may_open_has_one_worker(tmp_path: Path) -> None:
-    location = EngineLocation(engine="qdrant", url=f"file://{tmp_path}/points", name="photos")
-    write_location(tmp_path, location)
-    result = CliRunner().invoke(app, ["serve", str(tmp_path), "--port", "0", "--workers", "2"])
-    assert result.exit_code == 2
-    assert "expected 1, because only one process at a time" in " ".join(result.stderr.split())
 
 
 def test_a_damaged_engine_file(tmp_path: Path) -> None:

@@ -206,8 +206,7 @@ class MilvusEngine:
     def search(self, query: EngineQuery) -> list[FoundItem]:
         """Find the nearest items of a query, best first, see `EngineClient`.
 
-        Tokens of more items than one message takes are omitted; `fetch` returns them. The
-        supported releases of Milvus do not score tokens, so `words` are not used.
+        Tokens of more items than one message takes are omitted; `fetch` returns them.
         """
         collection = self._names.of(query.generation, query.target)
         form = self._form(collection)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aladin_network.types import EngineKind
 from aladin_service.commands.options import IndexArgument
 from aladin_service.commands.progress import stderr_progress
 
@@ -23,24 +22,15 @@ OutOption = Annotated[
     typer.Option(
         "--out",
         metavar="FOLDER",
-        help="Folder that stands for the index in the engine: a new one, or that of an earlier "
+        help="Folder that stands for the index in Milvus: a new one, or that of an earlier "
         "push, whose options are the defaults.",
     ),
 ]
-EngineOption = Annotated[
-    EngineKind | None, typer.Option("--engine", help="Engine that takes the index.")
-]
 UrlOption = Annotated[
     str | None,
-    typer.Option(
-        "--url",
-        help="Engine URL: http://host:port or https://host:port; file:///folder for Qdrant inside "
-        "each process that searches. With --engine qdrant, such a folder can run code when it is "
-        "opened: processes that search it later need ALADIN_ENGINE_URL, the same address, in their "
-        "environment.",
-    ),
+    typer.Option("--url", help="Address of Milvus: http://host:port or https://host:port."),
 ]
-NameOption = Annotated[str | None, typer.Option("--name", help="Name of the index in the engine.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="Name of the index in Milvus.")]
 ShardsOption = Annotated[int | None, typer.Option("--shards", min=1, help="Shards per collection.")]
 ReplicasOption = Annotated[
     int | None, typer.Option("--replicas", min=1, help="Replicas per shard.")
@@ -50,7 +40,7 @@ EngineIndexOption = Annotated[
     typer.Option(
         "--engine-index",
         metavar="KIND",
-        help="First stage that the engine builds, such as hnsw, flat or ivf_flat.",
+        help="First stage that Milvus builds, such as hnsw, flat or ivf_flat.",
     ),
 ]
 IndexParamsOption = Annotated[
@@ -64,33 +54,35 @@ SearchParamsOption = Annotated[
 ConsistencyOption = Annotated[
     str | None,
     typer.Option(
-        "--consistency", metavar="LEVEL", help="Consistency of reads, in the engine's own terms."
+        "--consistency",
+        metavar="LEVEL",
+        help="Consistency of reads: session, strong, bounded or eventually.",
     ),
 ]
 RecallOption = Annotated[
     float | None,
     typer.Option(
         "--ann-recall",
-        help="Share of the exact nearest items that the engine has to find: searches are as wide "
+        help="Share of the exact nearest items that Milvus has to find: searches are as wide "
         "as this requires, unless --search-param sets the width. [default: as INDEX was built]",
     ),
 ]
 BatchSizeOption = Annotated[
-    int, typer.Option("--batch-size", min=1, help="Items per request to the engine.")
+    int, typer.Option("--batch-size", min=1, help="Items per request to Milvus.")
 ]
 KeepOption = Annotated[
     int,
     typer.Option(
         "--keep",
         min=1,
-        help="Generations to keep in the engine and its memory, the new one included.",
+        help="Generations to keep in Milvus and its memory, the new one included.",
     ),
 ]
 DiscardOption = Annotated[
     bool,
     typer.Option(
         "--discard-changes",
-        help="Continue although the live generation in the engine has additions or deletions: the "
+        help="Continue although the live generation in Milvus has additions or deletions: the "
         "new generation does not have them.",
     ),
 ]
@@ -98,7 +90,7 @@ UnlessLiveOption = Annotated[
     bool,
     typer.Option(
         "--unless-live",
-        help="Do nothing if INDEX is live in the engine in its present state: for jobs that run at "
+        help="Do nothing if INDEX is live in Milvus in its present state: for jobs that run at "
         "every start.",
     ),
 ]
@@ -107,7 +99,6 @@ UnlessLiveOption = Annotated[
 def push(
     index: IndexArgument,
     out: OutOption,
-    engine: EngineOption = None,
     url: UrlOption = None,
     name: NameOption = None,
     shards: ShardsOption = None,
@@ -122,17 +113,17 @@ def push(
     discard_changes: DiscardOption = False,
     unless_live: UnlessLiveOption = False,
 ) -> None:
-    """Push an index to an engine, which is a vector database.
+    """Push an index to Milvus, a distributed vector database.
 
-    In: INDEX, an index of files with its additions and deletions; the engine, which has to be
-    running. Out: a new generation in the engine, live once it is complete, counted and searchable,
+    In: INDEX, an index of files with its additions and deletions; Milvus, which has to be
+    running. Out: a new generation in Milvus, live once it is complete, counted and searchable,
     and picked up by running services; the folder --out, which records where the index is and holds
     its model. Commands that need no index files accept this folder in place of INDEX: serve,
     search, evaluate, index add, delete and info. Stdout lists what was pushed, how wide searches
     are, and which share of the exact nearest items they find.
 
-    An interrupted push continues when the same command is run again; until it is complete, the
-    engine answers from the generation that was live before. The engine's token is read from
+    An interrupted push continues when the same command is run again; until it is complete,
+    searches are answered from the generation that was live before. The token is read from
     ALADIN_ENGINE_TOKEN and never stored; it is only sent to an address named by --url or
     ALADIN_ENGINE_URL. Run one push at a time per name.
     """
@@ -152,7 +143,7 @@ def push(
         "consistency": consistency,
     }
     given = {key: value for key, value in asked.items() if value is not None}
-    location = _location(location_of(out), engine, given)
+    location = _location(location_of(out), given)
     settings = PushSettings(
         batch_size=batch_size,
         keep=keep,
@@ -166,24 +157,24 @@ def push(
     with closing(connect(location, options)) as client, stderr_progress() as progress:
         report = push_index(index, out, location, client, settings, progress)
     _print_report(out, location, report)
-    _print_environment(location, has_token=options.token is not None)
+    if options.token is not None:
+        typer.echo(
+            f"  to search it, set ALADIN_ENGINE_URL={location.url}: the token is not sent to an "
+            "address that the folder alone names"
+        )
 
 
-def _location(
-    known: EngineLocation | None, engine: EngineKind | None, given: dict[str, Any]
-) -> EngineLocation:
+def _location(known: EngineLocation | None, given: dict[str, Any]) -> EngineLocation:
     """Combine the location of an earlier push with the options of this one."""
     from aladin_index.format.layout import EngineLocation
     from aladin_network.errors import ConfigError
 
-    if known is not None and engine in (None, known.engine):
+    if known is not None:
         return replace(known, **given)
     missing = [f"--{key}" for key in ("url", "name") if key not in given]
-    if engine is None:
-        missing.insert(0, "--engine")
-    if engine is None or missing:
-        raise ConfigError(f"a first push needs --engine, --url and --name: no {', '.join(missing)}")
-    return EngineLocation(engine=engine, **given)
+    if missing:
+        raise ConfigError(f"a first push needs --url and --name: no {', '.join(missing)}")
+    return EngineLocation(**given)
 
 
 def _parameters(option: str, written: list[str] | None) -> dict[str, int | float | str] | None:
@@ -210,24 +201,11 @@ def _number(value: str) -> int | float | str:
     return value
 
 
-def _print_environment(location: EngineLocation, *, has_token: bool) -> None:
-    """Print the environment variable that searches need."""
-    from aladin_index.format.layout import is_folder
-
-    if (location.engine == "qdrant" and is_folder(location.url)) or has_token:
-        typer.echo(
-            f"  to search it, set ALADIN_ENGINE_URL={location.url}: the folder alone does not "
-            "decide this address"
-        )
-
-
 def _print_report(out: Path, location: EngineLocation, report: PushReport) -> None:
     from aladin_service.reports.index_facts import first_stage_fact
 
     held = ", ".join(f"{count} {target}" for target, count in report.counts.items())
-    typer.echo(
-        f"{out}: generation {report.generation} of {location.name} in {location.engine}, {held}"
-    )
+    typer.echo(f"{out}: generation {report.generation} of {location.name} in Milvus, {held}")
     for target, ann in report.first_stages.items():
         typer.echo(f"  {target}: {first_stage_fact(ann)}")
         if ann.recall < ann.recall_wanted:

@@ -32,7 +32,7 @@ KINDS = [kind for kind in INDEX_KINDS if not kind.startswith("gpu_")]
 def location(server: MilvusServer) -> EngineLocation:
     """Where an index of this module is."""
     name = f"client{next(_NUMBERS)}"
-    return EngineLocation(engine="milvus", url=server.url, name=name, index="flat", shards=2)
+    return EngineLocation(url=server.url, name=name, index="flat", shards=2)
 
 
 @pytest.fixture
@@ -129,8 +129,8 @@ def test_of_two_items_with_one_id_the_later_stays(engine: MilvusEngine, generati
 
 
 def test_a_generation_is_live_at_once_and_others_can_go(server: MilvusServer) -> None:
-    location = EngineLocation(engine="milvus", url=server.url, name="generations")
-    longer = EngineLocation(engine="milvus", url=server.url, name="generations_2")
+    location = EngineLocation(url=server.url, name="generations")
+    longer = EngineLocation(url=server.url, name="generations_2")
     with closing(connect(location)) as engine, closing(connect(longer)) as neighbour:
         assert (engine.generations(), engine.live_generation()) == ([], None)
         assert engine.read_record(1) is None
@@ -185,9 +185,7 @@ def test_making_a_side_again_keeps_what_is_in_it(engine: MilvusEngine, generatio
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_index_finds_the_nearest(server: MilvusServer, kind: str) -> None:
-    location = EngineLocation(
-        engine="milvus", url=server.url, name=f"kind_{kind}", index=kind, index_params={}
-    )
+    location = EngineLocation(url=server.url, name=f"kind_{kind}", index=kind, index_params={})
     # Fewer than 1,024 rows get no index.
     entries = [entry(number, codec_of("int8")) for number in range(3000)]
     with closing(connect(location)) as engine:
@@ -233,14 +231,14 @@ def test_a_parameter_or_kind_that_there_is_not_is_refused() -> None:
         ({"consistency": "soon"}, "consistency: expected one of"),
         ({"search_params": {"breadth": 3}}, "search_params of hnsw: expected only ef, got breadth"),
     ):
-        location = EngineLocation(engine="milvus", url="http://127.0.0.1:1", name="n", **options)
+        location = EngineLocation(url="http://127.0.0.1:1", name="n", **options)
         with pytest.raises(ConfigError, match=message):
             connect(location)
 
 
 def test_a_server_that_is_not_there_is_told_soon() -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
-    with closing(connect(EngineLocation(engine="milvus", url=url, name="n"))) as engine:
+    with closing(connect(EngineLocation(url=url, name="n"))) as engine:
         with pytest.raises(EngineUnavailableError):
             engine.check_health()
         with pytest.raises(EngineUnavailableError):

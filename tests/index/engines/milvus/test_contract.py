@@ -27,7 +27,7 @@ class TestServer(RemoteContract):
         def push(files: Path) -> Path:
             folder = tmp_path_factory.mktemp("remote") / "index"
             name = f"contract{next(numbers)}"
-            location = EngineLocation(engine="milvus", url=server.url, name=name)
+            location = EngineLocation(url=server.url, name=name)
             with closing(connect(location)) as client:
                 push_index(files, folder, location, client, PushSettings(batch_size=16))
             return folder

@@ -112,7 +112,7 @@ class Load:
 
 
 def test_no_wrong_answer_and_nothing_lost(server: MilvusServer) -> None:
-    location = EngineLocation(engine="milvus", url=server.url, name="kills", index="flat")
+    location = EngineLocation(url=server.url, name="kills", index="flat")
     codec = codec_of("int8")
     with closing(connect(location, EngineOptions(timeout_s=4, retries=2))) as engine:
         assert isinstance(engine, MilvusEngine)

@@ -66,7 +66,7 @@ def test_an_index_is_not_written_among_photos(
         ["build", *model, "--images", photos],
         ["import", encodings, *model],
         ["merge", index_folder],
-        ["push", index_folder, "--engine", "qdrant", "--url", "file:///tmp/none", "--name", "n"],
+        ["push", index_folder, "--url", "http://127.0.0.1:1", "--name", "n"],
         ["export", index_folder],
     ):
         result = aladin("index", *words, "--out", photos, code=2)

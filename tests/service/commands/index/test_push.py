@@ -1,4 +1,4 @@
-"""``aladin index push``, and what the commands say of what was pushed; Qdrant keeps it here."""
+"""``aladin index push``, and what the commands say of what was pushed; the engine is in memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from aladin_index.engines.client import EngineOptions
 from aladin_index.format.layout import EngineLocation, location_of
 from aladin_service.cli import app
+from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 
 def aladin(*words: object) -> Result:
@@ -20,26 +22,24 @@ def aladin(*words: object) -> Result:
 def test_an_index_is_pushed_searched_changed_and_pushed_again(
     index_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, url = tmp_path / "remote", f"file://{tmp_path / 'engine'}"
+    asked, server = list[EngineOptions | None](), MemoryServer()
+
+    def connect(_: EngineLocation, options: EngineOptions | None) -> MemoryEngine:
+        asked.append(options)
+        return MemoryEngine(server)
+
+    monkeypatch.setattr("aladin_index.open.connect", connect)
+    folder, url = tmp_path / "remote", "http://127.0.0.1:19530"
     words = ["index", "push", index_folder, "--out", folder]
-    first = ["--engine", "qdrant", "--url", url, "--name", "photos", "--search-param", "ef=64"]
-    result = aladin(*words, *first)
+    result = aladin(*words, "--url", url, "--name", "photos", "--search-param", "ef=64")
     assert result.exit_code == 0, result.stderr
     assert result.stdout == (
-        f"{folder}: generation 1 of photos in qdrant, 6 images, 12 texts\n"
-        "  images: qdrant flat, finds 100.0 % of the nearest 6 (12 queries)\n"
-        "  texts: qdrant flat, finds 100.0 % of the nearest 12 (6 queries)\n"
-        f"  to search it, set ALADIN_ENGINE_URL={url}: the folder alone does not decide this "
-        "address\n"
+        f"{folder}: generation 1 of photos in Milvus, 6 images, 12 texts\n"
+        "  images: memory flat, finds 100.0 % of the nearest 6 (12 queries)\n"
+        "  texts: memory flat, finds 100.0 % of the nearest 12 (6 queries)\n"
     )
-    assert location_of(folder) == EngineLocation(
-        engine="qdrant", url=url, name="photos", search_params={"ef": 64}
-    )
-    refused = aladin("search", folder, "a red dog runs")
-    assert (refused.exit_code, f"ALADIN_ENGINE_URL={url}" in refused.stderr) == (2, True)
-    refused = aladin(*words)  # the folder of the earlier push is no reason to trust its address
-    assert (refused.exit_code, f"ALADIN_ENGINE_URL={url}" in refused.stderr) == (2, True)
-    monkeypatch.setenv("ALADIN_ENGINE_URL", url)
+    assert location_of(folder) == EngineLocation(url=url, name="photos", search_params={"ef": 64})
+    assert asked == [EngineOptions(url=url)]  # --url is trusted
     query = ["a red dog runs", "-k", 6, "--explain", "--json"]
     here = json.loads(aladin("search", index_folder, *query).stdout)
     there = json.loads(aladin("search", folder, *query).stdout)
@@ -57,22 +57,36 @@ def test_an_index_is_pushed_searched_changed_and_pushed_again(
     # What the folder says of the engine holds on.
     result = aladin(*words)
     assert (result.exit_code, "--discard-changes" in result.stderr) == (2, True)
+    assert asked[-1] == EngineOptions()  # an earlier push is no reason to trust its address
     result = aladin(*words, "--discard-changes", "--keep", 1)
     assert result.exit_code == 0, result.stderr
     assert "generation 2 of photos" in result.stdout
     assert "generations removed: 1" in result.stdout
     shown = " ".join(aladin("index", "info", folder).stdout.split())
-    assert f"engine qdrant at {url}, as photos" in shown
+    assert f"engine Milvus at {url}, as photos" in shown
     assert "generation 2, as it was pushed; in the engine: 2" in shown
     assert "images 6, 6 were pushed" in shown
+
+
+def test_a_push_with_a_token_says_what_its_searches_have_to_set(
+    index_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALADIN_ENGINE_TOKEN", "root:secret")
+    server = MemoryServer()
+    monkeypatch.setattr("aladin_index.open.connect", lambda *_: MemoryEngine(server))
+    words = ["--url", "http://127.0.0.1:19530", "--name", "photos", "--out", tmp_path / "remote"]
+    result = aladin("index", "push", index_folder, *words)
+    assert result.exit_code == 0, result.stderr
+    assert "set ALADIN_ENGINE_URL=http://127.0.0.1:19530: the token is not sent" in result.stdout
+    assert "secret" not in result.stdout
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "a first push needs --engine, --url and --name: no --engine, --url, --name"),
-        (["--engine", "milvus", "--url", "http://a"], "no --name"),
-        (["--engine", "milvus", "--url", "a", "--name", "b"], "url of milvus: expected http://"),
+        ([], "a first push needs --url and --name: no --url, --name"),
+        (["--url", "http://a"], "no --name"),
+        (["--url", "a", "--name", "b"], "url: expected http://"),
         (["--index-param", "M"], "--index-param: expected KEY=VALUE, got 'M'"),
     ],
 )
@@ -87,7 +101,7 @@ def test_mistakes_are_said_in_one_line(
 
 
 def test_curves_of_an_index_in_an_engine_are_not_drawn(tmp_path: Path) -> None:
-    location = {"schema_version": 1, "engine": "milvus", "url": "http://127.0.0.1:1", "name": "a"}
+    location = {"schema_version": 1, "url": "http://127.0.0.1:1", "name": "a"}
     (tmp_path / "engine.json").write_text(json.dumps(location))
     result = aladin("index", "info", tmp_path, "--plot", tmp_path / "curves.png")
     assert (result.exit_code, "expected an index of files" in result.stderr) == (2, True)
