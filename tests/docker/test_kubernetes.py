@@ -19,7 +19,7 @@ from aladin_index.format.layout import EngineLocation
 from aladin_service.cli import app
 from aladin_service.http.access.control import NEEDED
 from aladin_service.http.access.policy import make_policy
-from aladin_service.http.access.proxies import TrustedProxies
+from aladin_service.http.connections import trusted_proxies
 from aladin_service.keys_file import add_key
 from aladin_service.settings import ServiceSettings
 
@@ -204,7 +204,7 @@ def test_settings_are_settings(
 ) -> None:
     variables = given(pods["Deployment"], manifests)
     # The network policy lets in nobody but the ingress and what watches the service.
-    assert "127.0.0.1" in TrustedProxies(str(variables.pop("FORWARDED_ALLOW_IPS")))
+    assert trusted_proxies({"FORWARDED_ALLOW_IPS": str(variables.pop("FORWARDED_ALLOW_IPS"))})
     for name, value in variables.items():
         assert name.removeprefix("ALADIN_").lower() in ServiceSettings.model_fields, name
         if value is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import typer.main
 from aladin_index.format.layout import EngineLocation
 from aladin_service.cli import app
 from aladin_service.http.access.policy import make_policy
-from aladin_service.http.access.proxies import TrustedProxies
+from aladin_service.http.connections import trusted_proxies
 from aladin_service.settings import ServiceSettings
 
 Tree = dict[str, Any]
@@ -55,9 +56,10 @@ def settings_of(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> ServiceSettings:
         if name.startswith("ALADIN_"):
             assert name.removeprefix("ALADIN_").lower() in ServiceSettings.model_fields, name
             monkeypatch.setenv(name, str(value))
-    # The balancer's address is not known, and it replaces what clients say of theirs.
-    proxies = tree["services"]["service"]["environment"]["FORWARDED_ALLOW_IPS"]
-    assert "10.0.0.2" in TrustedProxies(proxies)
+    # The balancer's address is known only to be of a private network.
+    proxies = trusted_proxies(tree["services"]["service"]["environment"])
+    for address in ("10.0.0.2", "172.18.0.2", "192.168.16.2"):
+        assert any(ipaddress.ip_address(address) in network for network in proxies)
     return ServiceSettings()
 
 

@@ -10,9 +10,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Message
 
-from aladin_service.http.access.control import AccessControl, AnswerHeaders
+from aladin_service.http.access.control import AccessControl
 from aladin_service.http.access.policy import AccessPolicy, make_policy
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import (
@@ -47,6 +48,17 @@ from aladin_service.work.workers import Workers
 
 if TYPE_CHECKING:
     from aladin_service.http.agents import AgentServer
+
+# What pages of other origins may set, where there are such origins.
+_CORS_REQUEST_HEADERS = (
+    "Authorization",
+    "Content-Type",
+    "X-API-Key",
+    "X-Request-ID",
+    "MCP-Protocol-Version",
+    "Mcp-Method",
+    "Mcp-Name",
+)
 
 # Routes are tried in this order.
 _ROUTERS = (
@@ -122,8 +134,17 @@ def create_app(
         timeout_s=settings.body_timeout_s,
     )
     controlled = AccessControl(limited, policy)
-    # The outermost: an oversized body, for example, is rejected with a request id.
-    app.layers = RequestContext(controlled, AnswerHeaders(policy), metrics, tracing)
+    # Around all others: an oversized body, for example, is rejected with a request id.
+    app.layers = RequestContext(controlled, metrics, tracing)
+    if policy.origins:
+        app.layers = CORSMiddleware(
+            app.layers,
+            allow_origins=policy.origins,
+            allow_methods=("GET", "HEAD", "POST", "DELETE"),
+            # A page sets the headers of its key itself: no credentials of the browser are allowed.
+            allow_headers=_CORS_REQUEST_HEADERS,
+            expose_headers=("Retry-After", "X-Request-ID"),
+        )
     for router in _ROUTERS:
         # Not `include_router`, which makes every route of every application again.
         app.router.routes.extend(router.routes)

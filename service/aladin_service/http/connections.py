@@ -14,16 +14,20 @@ their limits in `BodyLimit`.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import os
 import time
 from asyncio import TimerHandle
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, Protocol
 
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from aladin_service.http.access.proxies import TrustedProxies
+from aladin_network.errors import ConfigError
 from aladin_service.http.access.rate_limits import Clock, client_network
 from aladin_service.settings import ServiceSettings
 
@@ -36,6 +40,10 @@ PROBE_PLACES = 100
 _LOG_EVERY_S = 60.0
 
 Place = Literal["served", "probe"]
+Networks = Sequence[IPv4Network | IPv6Network]
+
+# uvicorn reads the same variable, but trusts every process of this machine if it is unset.
+_PROXIES_VARIABLE = "FORWARDED_ALLOW_IPS"
 
 # Limit of one request head: browsers and proxies send a few kB.
 _MAX_HEAD_BYTES = 64 * 2**10
@@ -74,11 +82,36 @@ class Closable(Protocol):
         ...
 
 
+def trusted_proxies(variables: Mapping[str, str] = os.environ) -> Networks:
+    """Read the addresses and networks of the proxies whose word on their clients is taken.
+
+    Args:
+        variables: Environment variables; FORWARDED_ALLOW_IPS is a list separated by commas.
+
+    Returns:
+        Networks; none if the variable is unset or empty.
+
+    Raises:
+        ConfigError: If an entry is neither an IP address nor a network.
+    """
+    networks: list[IPv4Network | IPv6Network] = []
+    for entry in variables.get(_PROXIES_VARIABLE, "").split(","):
+        try:
+            if entry.strip():
+                networks.append(ipaddress.ip_network(entry.strip()))
+        except ValueError as error:
+            raise ConfigError(
+                f"{_PROXIES_VARIABLE}: expected IP addresses and networks separated by commas, "
+                f"such as 10.0.0.2,192.168.0.0/16, got {entry.strip()[:100]!r}: {str(error)[:200]}"
+            ) from None
+    return networks
+
+
 class ConnectionLimits:
     """The open connections of one server."""
 
     def __init__(
-        self, settings: ServiceSettings, proxies: TrustedProxies, clock: Clock = time.monotonic
+        self, settings: ServiceSettings, proxies: Networks, clock: Clock = time.monotonic
     ) -> None:
         """Start without connections.
 
@@ -135,7 +168,7 @@ class ConnectionLimits:
         if len(self._served) >= self._max_in_all:
             self._tell(f"{self._max_in_all} connections are open (ALADIN_MAX_CONNECTIONS)")
             return True
-        if peer is None or peer in self._proxies:
+        if peer is None or any(ipaddress.ip_address(peer) in one for one in self._proxies):
             return False
         if self._served_of[who] >= self._max_per_client:
             self._tell(
@@ -159,7 +192,7 @@ class ConnectionLimits:
             _LOG.warning("rejecting connections except probes: %s", why)
 
 
-def bounded_protocol(settings: ServiceSettings, proxies: TrustedProxies) -> type[asyncio.Protocol]:
+def bounded_protocol(settings: ServiceSettings, proxies: Networks) -> type[asyncio.Protocol]:
     """Return the class of a server's connections; uvicorn creates the instances.
 
     Args:

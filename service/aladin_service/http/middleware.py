@@ -20,7 +20,7 @@ from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from aladin_service.http.access.control import AnswerHeaders
+from aladin_service.http.access.control import SHOWN_CLIENT_CHARS, answer_headers
 from aladin_service.http.error_responses import HUNG_UP, error_response
 from aladin_service.http.errors import (
     BodiesTooLargeError,
@@ -97,7 +97,6 @@ class RequestContext:
     def __init__(
         self,
         app: ASGIApp,
-        headers: AnswerHeaders,
         metrics: Metrics,
         tracing: Tracing | None = None,
     ) -> None:
@@ -105,12 +104,10 @@ class RequestContext:
 
         Args:
             app: The whole application, since this is the outermost middleware.
-            headers: Further headers of every answer.
             metrics: Metrics that count the requests.
             tracing: Receiver of the traces.
         """
         self._app = app
-        self._headers = headers
         self._metrics = metrics
         self._tracing = tracing
 
@@ -134,7 +131,7 @@ class RequestContext:
             if message["type"] == "http.response.start":
                 sent.status = message["status"]
                 own = (b"x-request-id", request_id.encode())
-                message["headers"] = [*message["headers"], own, *self._headers.of(scope)]
+                message["headers"] = [*message["headers"], own, *answer_headers(scope)]
             else:
                 sent.bytes += len(message.get("body", b""))
             await send(message)
@@ -204,7 +201,7 @@ def _fields(
         "status": sent.status,
         "ms": round(1000 * seconds, 2),
         "bytes": sent.bytes,
-        "client": None if client is None else client[0],
+        "client": None if client is None else client[0][:SHOWN_CLIENT_CHARS],
         "key": None if key is None else key.name,
     }
     declared = declared_length(scope)

@@ -22,9 +22,13 @@ from aladin_network.errors import ConfigError, EngineUnavailableError, IndexNotR
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.http.access.policy import closed_policy, make_policy
-from aladin_service.http.access.proxies import ForwardedClient, TrustedProxies
 from aladin_service.http.app import create_app
-from aladin_service.http.connections import PROBE_PLACES, bounded_protocol
+from aladin_service.http.connections import (
+    PROBE_PLACES,
+    Networks,
+    bounded_protocol,
+    trusted_proxies,
+)
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import open_tracing
@@ -101,9 +105,7 @@ class GracefulServer(uvicorn.Server):
         self._early_signal = number
 
 
-def server_config(
-    app: ASGIApp, settings: ServiceSettings, proxies: TrustedProxies
-) -> uvicorn.Config:
+def server_config(app: ASGIApp, settings: ServiceSettings, proxies: Networks) -> uvicorn.Config:
     """Return the configuration of uvicorn.
 
     Args:
@@ -112,15 +114,15 @@ def server_config(
         proxies: Peers whose `X-Forwarded-For` is trusted.
     """
     return uvicorn.Config(
-        ForwardedClient(app, proxies) if proxies else app,
+        app,
         log_config=None,
         server_header=False,
         access_log=False,  # the application logs each request itself
         lifespan="on",
         http=bounded_protocol(settings, proxies),
         ws="none",  # WebSockets would bypass the limits of `BoundedProtocol`
-        # uvicorn would trust the header of every process of this machine, whatever it contains.
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=[str(network) for network in proxies],
         timeout_graceful_shutdown=settings.shutdown_s,
     )
 
@@ -185,7 +187,7 @@ def serve_index(
     )
     metrics = Metrics()
     policy = make_policy(settings, host)
-    proxies = TrustedProxies.from_environment()
+    proxies = trusted_proxies()
     allow_open_files(settings.max_connections + PROBE_PLACES)
     limit_free_memory()
     # Each query has a thread of its own; more threads inside it would compete with the others.

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from aladin_service.http.access.proxies import TrustedProxies
-from aladin_service.http.connections import PROBE_PLACES, ConnectionLimits
+from aladin_network.errors import ConfigError
+from aladin_service.http.connections import PROBE_PLACES, ConnectionLimits, trusted_proxies
 from aladin_service.settings import ServiceSettings
 
 
@@ -38,7 +38,9 @@ def limits_of(
 ) -> ConnectionLimits:
     """Return limits without connections."""
     settings = ServiceSettings(max_connections=in_all, max_connections_per_client=per_client)
-    return ConnectionLimits(settings, TrustedProxies(proxies), clock or Clock())
+    return ConnectionLimits(
+        settings, trusted_proxies({"FORWARDED_ALLOW_IPS": proxies}), clock or Clock()
+    )
 
 
 def enter(limits: ConnectionLimits, peer: str | None, count: int = 1) -> list[Connection]:
@@ -86,7 +88,7 @@ def test_all_together_are_limited_too() -> None:
     assert place(limits, "10.0.0.4") == "probe"
 
 
-@pytest.mark.parametrize("peer", ["10.0.0.9", "::ffff:10.0.0.9", None])
+@pytest.mark.parametrize("peer", ["10.0.0.9", None])
 def test_proxies_and_unix_sockets_have_no_limit_of_their_own(peer: str | None) -> None:
     limits = limits_of(5, 1, "10.0.0.9")
     enter(limits, peer, 5)
@@ -94,7 +96,7 @@ def test_proxies_and_unix_sockets_have_no_limit_of_their_own(peer: str | None) -
 
 
 def test_where_every_address_is_a_proxy_only_the_sum_is_limited() -> None:
-    limits = limits_of(3, 1, "*")
+    limits = limits_of(3, 1, "0.0.0.0/0")
     enter(limits, "10.0.0.1", 3)
     assert place(limits, "10.0.0.1") == "probe"
 
@@ -149,3 +151,24 @@ def test_what_is_refused_is_told_once_a_minute(caplog: pytest.LogCaptureFixture)
     assert [record.getMessage() for record in caplog.records] == [
         "rejecting connections except probes: 3 connections are open (ALADIN_MAX_CONNECTIONS)"
     ]
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", " , "])
+def test_nobody_is_trusted_unless_named(text: str) -> None:
+    assert trusted_proxies({"FORWARDED_ALLOW_IPS": text}) == []
+    assert trusted_proxies({}) == []
+
+
+def test_proxies_of_this_processs_environment_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.7.7.7, 192.168.0.0/16,2001:db8::/32")
+    names = [str(network) for network in trusted_proxies()]
+    assert names == ["10.7.7.7/32", "192.168.0.0/16", "2001:db8::/32"]
+
+
+# Whoever reaches the port could name itself if every peer were trusted.
+@pytest.mark.parametrize("entry", ["*", "proxy.example", "10.0.0.1/8", "10.0.0", "a" * 1000])
+def test_proxies_that_are_no_addresses_are_refused(entry: str) -> None:
+    with pytest.raises(ConfigError, match="FORWARDED_ALLOW_IPS: expected IP addresses") as error:
+        trusted_proxies({"FORWARDED_ALLOW_IPS": f"10.0.0.2,{entry}"})
+    assert entry[:100] in str(error.value)
+    assert len(str(error.value)) < 500

@@ -15,7 +15,6 @@ import pytest
 from fastapi import FastAPI, Request
 
 from aladin_service.http import bodies
-from aladin_service.http.access.control import AnswerHeaders
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.bodies import read_json_object, run_sized
 from aladin_service.http.error_responses import install_error_handlers
@@ -41,9 +40,7 @@ def post(state: ServiceState) -> Callable[..., httpx.Response]:
     """Sends a body to a service that answers with the names of its fields."""
     app = FastAPI()
     install_error_handlers(app)
-    app.add_middleware(
-        RequestContext, headers=AnswerHeaders(make_policy(ServiceSettings())), metrics=Metrics()
-    )
+    app.add_middleware(RequestContext, metrics=Metrics())
 
     @app.post("/one")
     async def one(request: Request) -> list[str]:

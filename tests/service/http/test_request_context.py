@@ -18,8 +18,6 @@ from starlette.types import Message, Receive, Scope, Send
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.errors import OverloadedError
-from aladin_service.http.access.control import AnswerHeaders
-from aladin_service.http.access.policy import make_policy
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import RequestContext
 from aladin_service.observe.logs import (
@@ -31,9 +29,7 @@ from aladin_service.observe.logs import (
 )
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, SearchJob, TextQuery
-from aladin_service.settings import ServiceSettings
 
-HEADERS = AnswerHeaders(make_policy(ServiceSettings()))
 SECRETS = ["Bearer-s3cret", "k3y-s3cret", "a private query", "pa55word"]
 ANSWERED = Answered(
     body=b"{}",
@@ -62,7 +58,7 @@ def small() -> App:
     """An application with a route for each thing that can happen."""
     app, metrics = FastAPI(), Metrics()
     install_error_handlers(app)
-    app.add_middleware(RequestContext, headers=HEADERS, metrics=metrics)
+    app.add_middleware(RequestContext, metrics=metrics)
     router = APIRouter(prefix="/v1")
 
     @router.post("/search")
@@ -211,7 +207,7 @@ def test_an_error_of_a_middleware_that_was_foreseen_is_no_failure(lines: Any) ->
         del scope, receive, send
         raise OverloadedError(1.0)
 
-    app = RequestContext(full, HEADERS, Metrics())
+    app = RequestContext(full, Metrics())
     answer = send(App(app, Metrics()), "GET", "/v1/index")  # pyright: ignore[reportArgumentType]
     assert answer.status_code == 429
     assert answer.headers["Retry-After"] == "1"

@@ -12,7 +12,6 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 
-from aladin_service.http.access.control import AnswerHeaders
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import BodyLimit, RequestContext
@@ -38,9 +37,7 @@ def app() -> FastAPI:
     app.add_middleware(
         BodyLimit, max_bytes=LIMIT_BYTES, max_bytes_in_all=LIMIT_BYTES, timeout_s=TIMEOUT_S
     )
-    app.add_middleware(
-        RequestContext, headers=AnswerHeaders(make_policy(ServiceSettings())), metrics=Metrics()
-    )
+    app.add_middleware(RequestContext, metrics=Metrics())
 
     @app.post("/echo")
     async def echo(request: Request) -> dict[str, Any]:

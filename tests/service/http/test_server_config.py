@@ -16,8 +16,8 @@ import pytest
 import uvicorn
 
 from aladin_service.http.access.policy import make_policy
-from aladin_service.http.access.proxies import TrustedProxies
 from aladin_service.http.app import create_app
+from aladin_service.http.connections import Networks, trusted_proxies
 from aladin_service.http.server import server_config
 from aladin_service.keys_file import add_key
 from aladin_service.observe.logs import FIELDS
@@ -32,7 +32,7 @@ ADD = ("POST", "/v1/items/texts", json.dumps({"id": "new", "text": "a dog"}))
 class Server:
     """The service on a free port of 127.0.0.1, from when it is made."""
 
-    def __init__(self, proxies: TrustedProxies, **settings: Any) -> None:
+    def __init__(self, proxies: Networks, **settings: Any) -> None:
         made = ServiceSettings(**settings)
         app = create_app(FakeWorkers(), made, Metrics(), policy=make_policy(made))
         self._server = uvicorn.Server(server_config(app, made, proxies))
@@ -65,7 +65,7 @@ class Server:
 @contextmanager
 def serving(**settings: Any) -> Generator[Server]:
     """Serve with settings and what the environment says of proxies."""
-    server = Server(TrustedProxies.from_environment(), **settings)
+    server = Server(trusted_proxies(), **settings)
     try:
         yield server
     finally:
@@ -114,17 +114,53 @@ def test_behind_a_named_proxy_clients_are_told_apart(
     }
 
 
-@pytest.mark.parametrize("named", ["127.0.0.1", "*"])
-def test_a_text_that_is_no_address_makes_no_client(
-    named: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("header", "client"),
+    [
+        (" 203.0.113.7 ", "203.0.113.7"),
+        ("203.0.113.7:4711", "203.0.113.7"),
+        ("[2001:db8::1]:4711", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        # What a client sent of itself stands before what its proxy saw.
+        ("198.51.100.1, 203.0.113.7", "203.0.113.7"),
+        ("alice, 203.0.113.7", "203.0.113.7"),
+        ("198.51.100.1,203.0.113.7,127.0.0.2", "203.0.113.7"),
+        # Every address is one of a proxy: the farthest one asks on its own behalf.
+        ("127.0.0.3, 127.0.0.2", "127.0.0.3"),
+        ("", "127.0.0.1"),
+    ],
+)
+def test_the_client_is_the_last_address_that_is_no_proxy(
+    header: str, client: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", named)
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "127.0.0.0/29")
+    with caplog.at_level(logging.INFO), serving() as server:
+        assert server.ask(SEARCH, x_forwarded_for=header) == 200
+    assert addresses(caplog, "service.access") == [client]
+
+
+def test_headers_of_a_peer_that_is_not_named_are_ignored(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.9,127.0.0.2")
+    with caplog.at_level(logging.INFO), serving() as server:
+        assert server.ask(SEARCH, x_forwarded_for="203.0.113.7") == 200
+    assert addresses(caplog, "service.access") == ["127.0.0.1"]
+
+
+def test_texts_in_place_of_addresses_are_one_client_with_a_short_name_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "127.0.0.1")
     with caplog.at_level(logging.INFO), serving(**RATE) as server:
         texts = [f"client-{n}-" + 30_000 * "x" for n in range(4)]
-        texts += [f"fe80::1%{n}" for n in range(4)]
         statuses = [server.ask(SEARCH, x_forwarded_for=text) for text in texts]
-        assert statuses == [200] * 3 + [429] * 5
-    assert set(addresses(caplog, "service.access")) == {"127.0.0.1"}
+        assert statuses == [200] * 3 + [429]
+        zones = [server.ask(SEARCH, x_forwarded_for=f"fe80::1%{n}") for n in range(4)]
+        assert zones == [200] * 3 + [429]
+        assert server.ask(ADD, x_forwarded_for=30_000 * "y") == 429
+    for logger in ("service.access", "service.audit"):
+        assert max(len(address) for address in addresses(caplog, logger)) == 64
     assert max(len(record.getMessage()) for record in caplog.records) < 1000
 
 

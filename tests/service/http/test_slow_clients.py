@@ -14,8 +14,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from aladin_service.http.access.proxies import TrustedProxies
-from aladin_service.http.connections import PROBE_PLACES
+from aladin_service.http.connections import PROBE_PLACES, trusted_proxies
 from aladin_service.http.server import server_config
 from aladin_service.settings import ServiceSettings
 
@@ -46,7 +45,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 def serving(proxies: str = "", **limits: float) -> Generator[tuple[Connect, uvicorn.Server]]:
     """Serve `app` with limits; gives what opens connections to it."""
     settings = ServiceSettings(**limits)  # pyright: ignore[reportArgumentType]
-    config = server_config(app, settings, TrustedProxies(proxies))
+    config = server_config(app, settings, trusted_proxies({"FORWARDED_ALLOW_IPS": proxies}))
     config.lifespan = "off"
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:

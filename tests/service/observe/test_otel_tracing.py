@@ -17,15 +17,12 @@ from fastapi import FastAPI
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.errors import IndexNotReadyError
-from aladin_service.http.access.control import AnswerHeaders
-from aladin_service.http.access.policy import make_policy
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import RequestContext
 from aladin_service.observe.logs import CURRENT_REQUEST, RequestRecord, SearchRecord
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import open_tracing
 from aladin_service.search.job import Answered, SearchJob, TextQuery
-from aladin_service.settings import ServiceSettings
 
 pytest.importorskip("opentelemetry.sdk", reason="needs aladin-search[otel]")
 
@@ -64,7 +61,6 @@ def ask(exporter: InMemorySpanExporter) -> Callable[..., list[str | None]]:
     install_error_handlers(app)
     app.add_middleware(
         RequestContext,
-        headers=AnswerHeaders(make_policy(ServiceSettings())),
         metrics=Metrics(),
         tracing=tracing,
     )

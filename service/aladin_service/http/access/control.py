@@ -1,6 +1,6 @@
 """ASGI middleware for access control, and the security headers of all responses.
 
-`AccessControl` authenticates and authorizes a request before its body is read. `AnswerHeaders` are
+`AccessControl` authenticates and authorizes a request before its body is read. `answer_headers` are
 the headers that restrict what a browser may do with a response, errors included.
 """
 
@@ -10,7 +10,6 @@ import re
 from typing import Any, Literal, NamedTuple
 
 from starlette.datastructures import Headers
-from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,13 +17,7 @@ from aladin_network.errors import AladinError
 from aladin_service.api_key import ApiKey
 from aladin_service.api_key import Scope as KeyScope
 from aladin_service.http.access.audit import WriteRecord, log_write
-from aladin_service.http.access.origins import (
-    cors_headers,
-    foreign_origin,
-    is_own_host,
-    is_preflight,
-    preflight_response,
-)
+from aladin_service.http.access.origins import foreign_origin, is_own_host
 from aladin_service.http.access.policy import AccessPolicy, KeyRing
 from aladin_service.http.access.rate_limits import TokenBucket
 from aladin_service.http.error_responses import error_response, unknown_route_response
@@ -38,6 +31,9 @@ from aladin_service.http.errors import (
 )
 
 _BY_PATH: dict[str, dict[str, Needed]] = {}
+
+# Longest logged client: an address fits; a proxy may pass on what a client wrote instead of one.
+SHOWN_CLIENT_CHARS = 64
 
 # Methods that change nothing and are cheap enough for a page that cannot read the answer.
 _SAFE_METHODS = ("GET", "HEAD")
@@ -188,7 +184,10 @@ class AccessControl:
         rows = rows_of(scope["path"])
         needed = rows.get(scope["method"])
         if needed is None:
-            await self._without_row(scope, headers, rows)(scope, receive, send)
+            response = unknown_route_response(
+                scope["method"], scope["path"], tuple(rows), state["request_id"]
+            )
+            await response(scope, receive, send)
         elif needed.scope == "open":
             await self._app(scope, receive, send)
         elif needed.scope == "write":
@@ -271,20 +270,11 @@ class AccessControl:
             log_write(
                 record,
                 key_name=None if key is None else key.name,
-                client=_client(scope),
+                client=_client(scope)[:SHOWN_CLIENT_CHARS],
                 method=scope["method"],
                 path=scope["path"],
                 status=status,
             )
-
-    def _without_row(self, scope: Scope, headers: Headers, rows: dict[str, Needed]) -> Response:
-        request_id: str = scope["state"]["request_id"]
-        if rows and is_preflight(scope, headers):
-            origin = headers["origin"]
-            if origin not in self._policy.origins:
-                return error_response(CrossSiteError(origin), request_id)
-            return preflight_response(rows)
-        return unknown_route_response(scope["method"], scope["path"], tuple(rows), request_id)
 
 
 def _client(scope: Scope) -> str:
@@ -293,28 +283,13 @@ def _client(scope: Scope) -> str:
     return "" if client is None else client[0]
 
 
-class AnswerHeaders:
-    """The headers that every answer has, errors included."""
+def answer_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """Return the headers that every answer has, errors included.
 
-    def __init__(self, policy: AccessPolicy) -> None:
-        """Prepare the headers for the origins that a policy allows."""
-        self._origins = {
-            origin.encode("latin-1"): cors_headers(origin) for origin in policy.origins
-        }
-
-    def of(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        """Return the headers of the answer to a request.
-
-        Args:
-            scope: Scope of the request.
-        """
-        added = [
-            *_FIXED,
-            (b"content-security-policy", _POLICIES.get(scope["path"], _DATA_POLICY)),
-        ]
-        if self._origins:
-            # A cache must not give one page the answer for another origin.
-            added.append((b"vary", b"Origin"))
-            origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
-            added += self._origins.get(origin, ())
-        return added
+    Args:
+        scope: Scope of the request.
+    """
+    return [
+        *_FIXED,
+        (b"content-security-policy", _POLICIES.get(scope["path"], _DATA_POLICY)),
+    ]

@@ -1,69 +1,30 @@
-"""Hosts and origins: protection against requests of foreign web pages, and CORS.
+"""Hosts and origins: protection against requests of foreign web pages.
 
 A browser sends whatever a page requests, from inside the user's network. Two attacks by foreign
 pages matter to a service that accepts requests without a key: DNS rebinding, where the page's own
 host name resolves to the address of the service, so that the browser treats both as one origin; and
 cross-site requests whose answers the page cannot read, but which cause work.
 
-Cross-origin resource sharing is off unless origins are configured. Keys are sent in headers that a
-page sets itself, so cookies and other credentials of the browser are never requested.
+Starlette's own middleware for trusted hosts would refuse addresses and, as it knows no keys,
+requests that have one.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import Response
-from starlette.types import Scope
 
 from aladin_network.errors import ConfigError
-
-_REQUEST_HEADERS = (
-    "Authorization, Content-Type, X-API-Key, X-Request-ID, "
-    "MCP-Protocol-Version, Mcp-Method, Mcp-Name"
-)
-_ANSWER_HEADERS = "Retry-After, X-Request-ID"
-# How long a browser may cache the permission; revoking an origin takes effect after this time.
-_MAX_AGE_S = 600
 
 ANY_HOST = "*"
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::\d+)?")
 _ORIGIN = re.compile(r"https?://[^/?#@\s]+")
-
-
-def is_preflight(scope: Scope, headers: Headers) -> bool:
-    """Return whether a request is a CORS preflight."""
-    return (
-        scope["method"] == "OPTIONS"
-        and "origin" in headers
-        and "access-control-request-method" in headers
-    )
-
-
-def preflight_response(methods: Iterable[str]) -> Response:
-    """Answer an allowed page's preflight; `AnswerHeaders` adds its origin."""
-    return Response(
-        status_code=204,
-        headers={
-            "Access-Control-Allow-Methods": ", ".join(methods),
-            "Access-Control-Allow-Headers": _REQUEST_HEADERS,
-            "Access-Control-Max-Age": str(_MAX_AGE_S),
-        },
-    )
-
-
-def cors_headers(origin: str) -> list[tuple[bytes, bytes]]:
-    """Return the headers that let an allowed page read an answer."""
-    return [
-        (b"access-control-allow-origin", origin.encode("latin-1")),
-        (b"access-control-expose-headers", _ANSWER_HEADERS.encode()),
-    ]
 
 
 def is_loopback(host: str) -> bool:

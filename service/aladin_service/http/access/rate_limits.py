@@ -9,6 +9,7 @@ import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from ipaddress import IPv4Address
 
 from fastapi import Request
 
@@ -89,12 +90,15 @@ class ClientBuckets:
 
 
 def client_network(address: str) -> str:
-    """Return the network of an address: one customer has a whole /64 of IPv6."""
-    if ":" not in address:
-        return address
+    """Return the network of an address: one customer has a whole /64 of IPv6.
+
+    All texts that are no addresses are one client: a proxy may pass on what a client wrote.
+    """
     try:
-        ip = ipaddress.IPv6Address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
+        return ""
+    if isinstance(ip, IPv4Address):
         return address
     if ip.ipv4_mapped is not None:
         return str(ip.ipv4_mapped)

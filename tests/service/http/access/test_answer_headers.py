@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from aladin_service.http.access.control import AccessControl, AnswerHeaders
+from aladin_service.http.access.control import AccessControl
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.middleware import RequestContext
 from aladin_service.observe.metrics import Metrics
@@ -108,28 +107,6 @@ async def test_what_each_page_may_load(door: Any, path: str, policy: dict[str, l
     assert policy_of(answer.headers["content-security-policy"]) == policy
 
 
-async def test_where_origins_are_allowed_caches_are_told_so() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        del scope, receive
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
-        await send({"type": "http.response.body", "body": b"c"})
-
-    settings = ServiceSettings(cors_origins=("https://friend.example",))
-    wrapped = RequestContext(app, AnswerHeaders(make_policy(settings)), Metrics())
-    transport = httpx.ASGITransport(wrapped)
-    async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
-        friend = await client.get("/", headers={"origin": "https://friend.example"})
-        other = await client.get("/", headers={"origin": "https://other.example"})
-        nobody = await client.get("/")
-    for answer in (friend, other, nobody):
-        assert answer.headers["vary"] == "Origin"
-        assert answer.headers["a"] == "b"
-        assert answer.text == "c"
-    assert friend.headers["access-control-allow-origin"] == "https://friend.example"
-    for answer in (other, nobody):
-        assert "access-control-allow-origin" not in answer.headers
-
-
 async def test_what_is_no_request_reaches_the_application() -> None:
     seen: list[Scope] = []
 
@@ -140,8 +117,7 @@ async def test_what_is_no_request_reaches_the_application() -> None:
     async def nothing(*_: object) -> Any:
         pytest.fail("nothing is received and nothing is sent")
 
-    policy = make_policy(ServiceSettings())
-    controlled = AccessControl(app, policy)
-    wrapped = RequestContext(controlled, AnswerHeaders(policy), Metrics())
+    controlled = AccessControl(app, make_policy(ServiceSettings()))
+    wrapped = RequestContext(controlled, Metrics())
     await wrapped({"type": "lifespan"}, nothing, nothing)
     assert seen == [{"type": "lifespan"}]

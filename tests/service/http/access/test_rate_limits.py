@@ -182,7 +182,9 @@ def test_clients_do_not_share_a_bucket_but_a_network_does(clock: Any) -> None:
         ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
         ("fe80::1%eth0", "fe80::/64"),
         ("", ""),
-        ("unix:", "unix:"),
+        ("unix:", ""),
+        ("10.0.0.256", ""),
+        ("alice" * 1000, ""),
     ],
 )
 def test_whom_an_address_stands_for(address: str, network: str) -> None:
@@ -192,12 +194,12 @@ def test_whom_an_address_stands_for(address: str, network: str) -> None:
 def test_only_so_many_clients_are_remembered(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limits, "_MAX_CLIENTS", 3)
     buckets = ClientBuckets(1.0, 1, clock)
-    first, second = buckets.of("1"), buckets.of("2")
-    buckets.of("3")
-    assert buckets.of("1") is first  # the one that was not seen for longest is forgotten
-    buckets.of("4")
-    assert buckets.of("1") is first
-    assert buckets.of("2") is not second
+    first, second = buckets.of("10.0.0.1"), buckets.of("10.0.0.2")
+    buckets.of("10.0.0.3")
+    assert buckets.of("10.0.0.1") is first  # the one that was not seen for longest is forgotten
+    buckets.of("10.0.0.4")
+    assert buckets.of("10.0.0.1") is first
+    assert buckets.of("10.0.0.2") is not second
 
 
 def test_as_many_clients_as_there_is_room_for_are_all_remembered(
@@ -205,11 +207,11 @@ def test_as_many_clients_as_there_is_room_for_are_all_remembered(
 ) -> None:
     monkeypatch.setattr(rate_limits, "_MAX_CLIENTS", 3)
     buckets = ClientBuckets(2.0, 5, clock)
-    known = [buckets.of(name) for name in ("1", "2", "3")]
-    assert [buckets.of(name) for name in ("1", "2", "3")] == known
+    known = [buckets.of(name) for name in ("10.0.0.1", "10.0.0.2", "10.0.0.3")]
+    assert [buckets.of(name) for name in ("10.0.0.1", "10.0.0.2", "10.0.0.3")] == known
     assert (known[0].per_s, known[0].burst) == (2.0, 5)
-    buckets.of("4")  # the oldest gives way, and no other
-    assert [buckets.of(name) for name in ("2", "3")] == known[1:]
+    buckets.of("10.0.0.4")  # the oldest gives way, and no other
+    assert [buckets.of(name) for name in ("10.0.0.2", "10.0.0.3")] == known[1:]
     with pytest.raises(RateLimitedError):
         known[1].take(6)
         known[1].take(1)
