@@ -21,7 +21,7 @@ from aladin_network.errors import AladinError
 from aladin_network.types import Target
 from aladin_service.client.calls import Photo
 from aladin_service.client.connection import ErrorDetail, error_of
-from aladin_service.http.access.rate_limits import RateLimit
+from aladin_service.http.access.rate_limits import TokenBucket
 from aladin_service.http.error_responses import failure_of, message_of
 from aladin_service.http.routes.evidence import maps_answer
 from aladin_service.http.routes.index import get_index
@@ -47,11 +47,11 @@ _LOG = logging.getLogger(__name__)
 class _Charge:
     """Charges the client of a request for every operation, as if each were a request."""
 
-    def __init__(self, limit: RateLimit | None) -> None:
+    def __init__(self, limit: TokenBucket | None) -> None:
         self._limit = limit
         self._paid = 0
 
-    async def operation(self) -> None:
+    def operation(self) -> None:
         """Charge for one more operation; the first is paid with the request.
 
         A call that costs more than the client's burst passes when the bucket is full.
@@ -60,7 +60,7 @@ class _Charge:
             RateLimitedError: If the client may not request so many now.
         """
         if self._limit is not None and self._paid > 0:
-            await self._limit.take(1, paid=self._paid)
+            self._limit.take(1, paid=self._paid)
         self._paid += 1
 
 
@@ -165,7 +165,7 @@ async def _operation() -> AsyncGenerator[None]:
     charge = _CHARGE.get()
     try:
         if charge is not None:
-            await charge.operation()
+            charge.operation()
         yield
     except AladinError as error:
         _raise_as_answered(error)
