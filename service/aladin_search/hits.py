@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from aladin_index.search.results import Evidence, SearchAnswer, SearchHit
-    from aladin_network.photos.files import PhotoFile
-    from aladin_service.photos.photo_bytes import PhotoBytes
-    from aladin_service.settings import QueryLimits
 
 # Height of the rows of photos in a notebook; the pictures have twice as many pixels for sharp
 # screens.
@@ -22,33 +19,6 @@ _STYLE = (
     "display:inline-block;vertical-align:top;margin:0 8px 12px 0;max-width:320px;"
     "font:13px/1.4 sans-serif"
 )
-
-
-def sent_photo(
-    file: PhotoFile | None, item_id: str, size_px: int | None, limits: QueryLimits
-) -> PhotoBytes | None:
-    """Return a photo as the service sends it: upright, without metadata.
-
-    Args:
-        file: The photo, or None if the item has none.
-        item_id: Id of the item, for errors.
-        size_px: Side of the square that it is fitted into, or None for its own size.
-        limits: Limits of photos and memory.
-
-    Returns:
-        The photo, or None if there is none or it cannot be read any more.
-    """
-    from aladin_service.photos import photo_bytes
-
-    try:
-        if file is None:
-            return None
-        if size_px is not None:
-            return photo_bytes.resized_photo(file, item_id, size_px, limits.image, limits.memory)
-        cut = photo_bytes.cut_photo(file, item_id, limits.image)
-        return cut or photo_bytes.rewritten_photo(file, item_id, limits.image, limits.memory)
-    except photo_bytes.PhotoGoneError:
-        return None
 
 
 class Hits(Sequence["SearchHit"]):

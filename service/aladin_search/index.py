@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from aladin_index.search.options import SearchOptionFields, SearchOptions
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.types import DeviceName, OnDuplicate, Target
-from aladin_search.hits import THUMBNAIL_PX, Hits, sent_photo
+from aladin_search.hits import THUMBNAIL_PX, Hits
 from aladin_search.inputs import GivenParts, Part, check_literals, items_of, search_query
 from aladin_search.listing import Field, Item, Order, every_item, fields_of, left_out_of
 from aladin_search.progress import reported
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from aladin_network.photos.files import PhotoFile
     from aladin_network.scoring.metrics import RetrievalMetrics
     from aladin_network.types import Progress
-    from aladin_service.photos.photo_bytes import PhotoBytes
 
 
 class Index:
@@ -302,14 +301,6 @@ class Index:
         """
         return self._small(self.photo_file(item_id), item_id, size_px)
 
-    def photo_bytes(self, item_id: str) -> PhotoBytes | None:
-        """Return an item's photo as the service sends it: upright, without metadata; or None.
-
-        Raises:
-            UnknownItemError: If the index has no such item.
-        """
-        return sent_photo(self.photo_file(item_id), item_id, None, self._limits)
-
     def photo_file(self, item_id: str) -> PhotoFile | None:
         """Return where the bytes of an item's photo are, or None for a text.
 
@@ -353,5 +344,12 @@ class Index:
         return open_writer(self.path, model_id, engine=engine_options(self.path))
 
     def _small(self, file: PhotoFile | None, item_id: str, size_px: int) -> bytes | None:
-        small = sent_photo(file, item_id, size_px, self._limits)
-        return None if small is None else small.data
+        from aladin_service.photos.photo_bytes import PhotoGoneError, resized_photo
+
+        if file is None:
+            return None
+        try:
+            limits = self._limits
+            return resized_photo(file, item_id, size_px, limits.image, limits.memory).data
+        except PhotoGoneError:
+            return None

@@ -96,8 +96,6 @@ NOT_RUN = {
     "aladin evaluate runs/aladin-vinvl": "needs VinVL's regions of COCO",
     "aladin evaluate RUN/checkpoint DATA.jsonl --index INDEX --curve": "its own test draws it",
     "aladin evaluate RUN/checkpoint DATA.jsonl --split val --index INDEX --curve": "the same",
-    "aladin export sentence-transformers": "needs sentence-transformers, see `make test-clients`",
-    "aladin export hub": "tests/service/export runs it",
 }
 
 # Programs of others, and why none of their lines is run.

@@ -29,8 +29,6 @@ DOCUMENTS = [
     "docs/doors/embeddings.md",
     "docs/doors/rerank.md",
     "docs/doors/mcp.md",
-    "docs/doors/mteb.md",
-    "docs/doors/retrievers.md",
     "service/SERVING.md",
     "training/BACKBONES.md",
     "training/FLICKR8K.md",

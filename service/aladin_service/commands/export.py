@@ -1,56 +1,25 @@
-"""``aladin export``: checkpoints as folders for other programs."""
+"""``aladin export``: checkpoints for other programs."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from aladin_service.commands.help_style import CommandApp
 from aladin_service.library.places import model_folder
 
-app = CommandApp(
-    help="Export checkpoints for other programs.",
-)
-CheckpointArgument = Annotated[
-    Path, typer.Argument(metavar="CHECKPOINT", help="Folder of the checkpoint, or a model by name.")
-]
-OutOption = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Folder to write; must be new.")
-]
-
-
-@app.command("sentence-transformers")
-def sentence_transformers(
-    checkpoint: CheckpointArgument,
-    out: OutOption,
-    kind: Annotated[
-        Literal["multi-vector", "embedding"],
-        typer.Option(
-            "--kind",
-            help="multi-vector: a vector for every word and region, for MultiVectorEncoder; "
-            "embedding: one vector for each text and photo, for SentenceTransformer.",
-        ),
-    ] = "multi-vector",
-) -> None:
-    """Write a folder that sentence-transformers 6 loads.
-
-    In: CHECKPOINT. Out: the folder --out, a checkpoint with two more files, which are loaded with
-    trust_remote_code=True, as all modules that are not part of sentence-transformers; it contains
-    no code, only the name of a class of this package, which has to be installed. The similarity of
-    multi-vector is the alignment score, that of embedding the matching score. The folder is
-    printed on stdout.
-    """
-    from aladin_service.export.sentence_transformers import export_sentence_transformers
-
-    export_sentence_transformers(model_folder(checkpoint), out, kind)
-    typer.echo(str(out))
+app = CommandApp(help="Export checkpoints for other programs.")
 
 
 @app.command("onnx")
 def onnx(
-    checkpoint: CheckpointArgument,
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(metavar="CHECKPOINT", help="Folder of the checkpoint, or a model by name."),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -75,13 +44,14 @@ def onnx(
 
     folder = model_folder(checkpoint)
     if out is not None:
+        from aladin_network.checkpoint import load_checkpoint
         from aladin_network.conversion.tensors import refuse_existing
         from aladin_network.files import atomic_folder
-        from aladin_service.export.sentence_transformers import copy_checkpoint
 
         refuse_existing(out)
+        model_id = load_checkpoint(folder).model_id  # before anything is written
         with atomic_folder(out) as partial:
-            copy_checkpoint(folder, partial)
+            _copy_checkpoint(folder, partial, model_id)
             export_graphs(partial)
         folder = out
     else:
@@ -89,80 +59,15 @@ def onnx(
     typer.echo(str(folder / GRAPHS))
 
 
-@app.command("hub")
-def hub(
-    checkpoint: CheckpointArgument,
-    out: OutOption,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--name",
-            metavar="OWNER/NAME",
-            help="Name on the hub. [default: that of DIR]",
-            show_default=False,
-        ),
-    ] = None,
-    index: Annotated[
-        Path | None,
-        typer.Option(
-            "--index",
-            metavar="INDEX",
-            help="Index of CHECKPOINT whose evaluations the card shows.",
-        ),
-    ] = None,
-    license: Annotated[
-        str,
-        typer.Option("--license", metavar="ID", help="Identifier of the licence, as on the hub."),
-    ] = "unknown",
-    license_name: Annotated[
-        str | None,
-        typer.Option("--license-name", help="Name of a licence without identifier (ID other)."),
-    ] = None,
-    license_link: Annotated[
-        str | None, typer.Option("--license-link", help="Where the licence can be read.")
-    ] = None,
-    language: Annotated[
-        list[str] | None,
-        typer.Option("--language", metavar="CODE", help="Language of the texts; repeatable."),
-    ] = None,
-    dataset: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dataset", metavar="NAME", help="Training data by its name on the hub; repeatable."
-        ),
-    ] = None,
-    base_model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--base-model",
-            metavar="NAME",
-            help="Network that training started from, by its name on the hub; repeatable. "
-            "[default: those that CHECKPOINT names]",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
-    """Write a folder for a model hub: the checkpoint, and a model card.
+def _copy_checkpoint(checkpoint: Path, folder: Path, model_id: str) -> None:
+    """Copy a checkpoint with what is fitted to its weights."""
+    from aladin_network.calibration.fitted_files import copy_fitted
+    from aladin_network.checkpoint_files import CHECKPOINT_FILES
+    from aladin_network.errors import CheckpointError
 
-    In: CHECKPOINT, and the evaluations that aladin evaluate --index stored with INDEX. Out: in the
-    folder --out, the files of the checkpoint and README.md with the hub's metadata: licence, data
-    sets, networks that it started from, and figures as model-index. Only recorded figures are
-    shown: those of the validation split in the checkpoint, and those of INDEX. The metadata are
-    checked without the network. The folder is printed on stdout; --model of the other commands
-    takes it, and its name on the hub once it is there.
-    """
-    from aladin_service.export.hub import export_hub
-    from aladin_service.export.model_card import CardOptions
-
-    options = CardOptions(
-        name=name or out.absolute().name,
-        license=license,
-        license_name=license_name,
-        license_link=license_link,
-        languages=tuple(language or ()),
-        datasets=tuple(dataset or ()),
-        base_models=None if base_model is None else tuple(base_model),
-    )
-    figures = export_hub(model_folder(checkpoint), out, options, index)
-    typer.echo(f"{len(figures)} figures on the card", err=True)
-    typer.echo(str(out))
+    for name in CHECKPOINT_FILES:
+        try:
+            shutil.copyfile(checkpoint / name, folder / name)
+        except FileNotFoundError as error:
+            raise CheckpointError(f"{checkpoint / name}: no such file") from error
+    copy_fitted(checkpoint, folder, model_id)

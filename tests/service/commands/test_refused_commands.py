@@ -45,7 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "index sync nomodel photos",
         "index add nomodel --images photos",
         "convert towers nomodel --out new/checkpoint",
-        "export hub nomodel --out new/hub",
+        "export onnx nomodel --out new/graphs",
         "train bad.toml --out new/run",
         "train demo --out new/run --set data.source=nothing.jsonl",
         "compare bad.toml --out new/comparison",

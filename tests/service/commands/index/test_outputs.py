@@ -201,7 +201,7 @@ def test_the_folder_of_every_other_command_is_checked_before_the_work(
         ["compare", "demo", "flickr8k"],
         ["demo", "--no-serve"],
         ["convert", "towers", "someone/clip"],
-        ["export", "sentence-transformers", tiny_checkpoint],
+        ["export", "onnx", tiny_checkpoint],
         ["index", "export", index_folder],
         ["regions", "extract", data_file, "--detector", "someone/detr"],
     ):

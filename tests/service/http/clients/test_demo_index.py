@@ -1,4 +1,4 @@
-"""Nine real clients against one service of the demo's index, with what the service's routes answer.
+"""Real clients against one service of the demo's index, with what the service's routes answer.
 
 The demo is drawn, trained and calibrated by its own code and recipe, on fewer scenes. With
 TEST_DEMO, the folder that `aladin demo` has left, the clients are tested against that index.
@@ -6,7 +6,6 @@ TEST_DEMO, the folder that `aladin demo` has left, the clients are tested agains
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
 import os
@@ -24,11 +23,9 @@ from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import NullProgress
 from aladin_service.demo import prepare_index
-from aladin_service.export.sentence_transformers import Kind, export_sentence_transformers
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.app import create_app
 from aladin_service.keys_file import add_key
-from aladin_service.measure.evaluate import evaluate_served
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
@@ -179,108 +176,6 @@ def test_openai(demo: Demo) -> None:
     cosines = {hit["id"]: hit["stages"]["match"]["score"] for hit in nearest}
     for record, vector in zip(demo.records, vectors, strict=False):
         assert float(text @ vector) == pytest.approx(cosines[record.id], abs=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["embedding", "multi-vector"])
-def test_sentence_transformers(demo: Demo, tmp_path: Path, kind: Kind) -> None:
-    import sentence_transformers
-    from sentence_transformers.util import semantic_search
-
-    export_sentence_transformers(demo.folder / "run" / "checkpoint", tmp_path / "out", kind)
-    options = {"device": "cpu", "trust_remote_code": True, "local_files_only": True}
-    photos = [str(record.photo.path) for record in demo.records]
-    if kind == "embedding":
-        model: Any = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), **options)
-        (found,) = semantic_search(
-            model.encode_query([demo.text], convert_to_tensor=True),
-            model.encode_document(photos, convert_to_tensor=True),
-            top_k=K,
-        )
-        ids = [(demo.records[each["corpus_id"]].id, each["score"]) for each in found]
-        check(ids, demo.hits(text=demo.text, rerank=False))
-        return
-    model = sentence_transformers.MultiVectorEncoder(str(tmp_path / "out"), **options)
-    scores = model.similarity(model.encode_query([demo.text]), model.encode_document(photos))[0]
-    by_id = dict(zip([record.id for record in demo.records], scores.tolist(), strict=True))
-    hits = demo.hits(text=demo.text, fusion=1.0, candidates=len(photos))
-    for hit in hits:
-        # The index stores its tokens in half precision.
-        assert by_id[hit["id"]] == pytest.approx(hit["stages"]["align"]["score"], abs=5e-3)
-    best = sorted(by_id, key=by_id.__getitem__, reverse=True)
-    assert [hit["id"] for hit in hits][:3] == best[:3]
-
-
-def test_mteb(demo: Demo) -> None:
-    import mteb
-    from datasets import Dataset
-
-    from aladin_search.integrations.mteb import IndexSearch
-    from aladin_search.integrations.mteb_tasks import drawn_scenes_tasks
-
-    tasks = drawn_scenes_tasks(demo.folder)
-    model = IndexSearch(url=demo.url, api_key=demo.key)
-    options = {"cache": None, "co2_tracker": False, "show_progress_bar": False}
-    result = mteb.evaluate(model, tasks, **options)
-    with open_index(demo.folder / "index") as index:
-        expected = evaluate_served(TwoStageSearcher(index), demo.records, NullProgress()).metrics
-    for each in result.task_results:
-        (scores,) = each.scores["test"]
-        way = "text_to_image" if "T2I" in each.task_name else "image_to_text"
-        recalls = [100 * scores[f"hit_rate_at_{k}"] for k in (1, 5, 10)]
-        assert recalls == pytest.approx(getattr(expected, way)[:3], abs=1e-3)
-        assert recalls[2] > 1.5 * 100 * 10 / len(demo.records)  # better than chance
-    (by_text,) = (task for task in tasks if "T2I" in task.metadata.name)
-    parts = by_text.dataset["default"]["test"]
-    model.index(parts["corpus"], task_metadata=by_text.metadata)
-    queries = Dataset.from_dict({"id": ["q"], "text": [demo.text]})
-    found = model.search(queries, task_metadata=by_text.metadata, top_k=K)["q"]
-    check(list(found.items()), demo.hits(text=demo.text))
-
-
-def test_langchain(demo: Demo) -> None:
-    from aladin_search.integrations.langchain import AladinRetriever
-
-    retriever = AladinRetriever(url=demo.url, api_key=demo.key, k=K)
-
-    async def ask() -> Any:
-        try:
-            return await retriever.ainvoke(demo.text)
-        finally:
-            await retriever.aclose()
-
-    for found in (retriever.invoke(demo.text), asyncio.run(ask())):
-        scores = [(each.id, each.metadata["aladin"]["score"]) for each in found]
-        check(scores, demo.hits(text=demo.text))
-    retriever.close()
-
-
-def test_llama_index(demo: Demo) -> None:
-    from aladin_search.integrations.llama_index import AladinRetriever
-
-    retriever = AladinRetriever(url=demo.url, api_key=demo.key, similarity_top_k=K)
-
-    async def ask() -> Any:
-        try:
-            return await retriever.aretrieve(demo.text)
-        finally:
-            await retriever.aclose()
-
-    for found in (retriever.retrieve(demo.text), asyncio.run(ask())):
-        check([(each.node.node_id, each.score) for each in found], demo.hits(text=demo.text))
-
-
-def test_haystack(demo: Demo) -> None:
-    from haystack import Pipeline
-    from haystack.utils import Secret
-
-    from aladin_search.integrations.haystack import AladinRetriever
-
-    retriever = AladinRetriever(url=demo.url, api_key=Secret.from_token(demo.key), top_k=K)
-    pipeline = Pipeline()
-    pipeline.add_component("photos", retriever)
-    found = pipeline.run({"photos": {"query": demo.text}})["photos"]["documents"]
-    check([(each.id, each.score) for each in found], demo.hits(text=demo.text))
-    retriever.close()
 
 
 def test_the_generated_client(demo: Demo, generated_aladin: Any) -> None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from aladin_network.errors import InputError
-from aladin_service.client_errors import NoAccessError, RefusedInputError
 from tests.service.http.clients.generated_client import Generated
 
 pytestmark = [
@@ -22,78 +18,6 @@ pytestmark = [
 
 NONE = b"ABCDEFGH"  # no picture
 NONE_URL = "data:image/png;base64," + base64.b64encode(NONE).decode()
-Ask = Callable[..., Any]
-
-
-def langchain(url: str, key: str, k: int, image: Path | None) -> Any:
-    """Ask for `k` photos by LangChain's retriever."""
-    from aladin_search.integrations.langchain import AladinRetriever
-
-    with closing(AladinRetriever(url=url, api_key=key, k=k)) as retriever:  # type: ignore[arg-type]
-        return retriever.invoke("a dog") if image is None else retriever.invoke("", image=image)
-
-
-def llama_index(url: str, key: str, k: int, image: Path | None) -> Any:
-    """Ask for `k` photos by LlamaIndex's retriever."""
-    import asyncio
-
-    from llama_index.core.schema import QueryBundle
-
-    from aladin_search.integrations.llama_index import AladinRetriever
-
-    retriever = AladinRetriever(url=url, api_key=key, similarity_top_k=k)
-    text = "a dog" if image is None else ""
-    query = QueryBundle(query_str=text, image_path=None if image is None else str(image))
-    try:
-        return retriever.retrieve(query)
-    finally:
-        asyncio.run(retriever.aclose())
-
-
-def haystack(url: str, key: str, k: int, image: Path | None) -> Any:
-    """Ask for `k` photos by Haystack's component."""
-    from haystack.utils import Secret
-
-    from aladin_search.integrations.haystack import AladinRetriever
-
-    with closing(AladinRetriever(url=url, api_key=Secret.from_token(key), top_k=k)) as retriever:
-        return retriever.run("a dog") if image is None else retriever.run("", image=image)
-
-
-@pytest.mark.parametrize("ask", [langchain, llama_index, haystack])
-def test_retrievers(ask: Ask, key_and_url: tuple[str, str], tmp_path: Path) -> None:
-    key, url = key_and_url
-    (tmp_path / "none.png").write_bytes(NONE)
-    with pytest.raises(NoAccessError, match="invalid API key"):
-        ask(url, "wrong", 3, None)
-    with pytest.raises(RefusedInputError, match="k: Input should be less than or equal to 1000"):
-        ask(url, key, 10**6, None)
-    with pytest.raises(RefusedInputError, match="not an image"):
-        ask(url, key, 3, tmp_path / "none.png")
-
-
-def test_mteb(key_and_url: tuple[str, str]) -> None:
-    from datasets import Dataset
-
-    from aladin_search.integrations.mteb import IndexSearch
-
-    with pytest.raises(InputError, match="hits: expected 1 to 1000, got 1000000"):
-        IndexSearch(url=key_and_url[1], hits=10**6)
-    model = IndexSearch(url=key_and_url[1], api_key="wrong")
-    queries = Dataset.from_dict({"id": ["q"], "text": ["a dog"]})
-    with pytest.raises(NoAccessError, match="invalid API key"):
-        model.search(queries, task_metadata=_TextToImage, top_k=3)
-
-
-class _TextToImage:
-    """What the adapter reads of a task's description."""
-
-    name = "task"
-
-    @staticmethod
-    def get_modalities(kind: Any) -> list[str]:
-        """Return the modality of queries or of documents."""
-        return ["text"] if "query" in str(kind).lower() else ["image"]
 
 
 def test_cohere_and_litellm(key_and_url: tuple[str, str]) -> None:

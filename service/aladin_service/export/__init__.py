@@ -1,1 +1,0 @@
-"""Checkpoints as folders for other programs: sentence-transformers, and a hub."""
