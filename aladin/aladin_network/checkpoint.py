@@ -136,8 +136,6 @@ def write_checkpoint(
     content = dump_config(config)
     if alignment_trained is None:
         del content["alignment_trained"]  # earlier versions refuse a key that they do not know
-    if model.config.first_stage is None:
-        del content["model"]["first_stage"]  # likewise
     weights = {name: _compact(value) for name, value in model.state_dict().items()}
     write_json(folder / CONFIG, content)
     write_tensors(folder / WEIGHTS, weights)

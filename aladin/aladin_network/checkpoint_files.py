@@ -16,9 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic
 
-import numpy as np
 from pydantic import ConfigDict
-from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from typing_extensions import TypeVar
 
@@ -29,14 +27,11 @@ from aladin_network.heads.trained import alignment_trained as is_alignment_train
 from aladin_network.hub.limits import check_model_folder
 from aladin_network.inference import Network
 from aladin_network.scoring.fusion import Fusion
-from aladin_network.scoring.learned_stage import LearnedStage
 
 SCHEMA_VERSION = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 # Required files of a checkpoint; copying a checkpoint means copying these.
 CHECKPOINT_FILES = (CONFIG, WEIGHTS, TOKENIZER)
-# Prefix of the names of the first-stage head's tensors.
-_FIRST_STAGE = "first_stage."
 
 N = TypeVar("N", bound=Network, covariant=True, default=Network)
 
@@ -140,29 +135,6 @@ def read_config(folder: Path) -> ConfigFile:
         return parse_config(ConfigFile, data, str(path))
     except ConfigError as error:
         raise CheckpointError(str(error)) from error
-
-
-def read_first_stage(folder: Path) -> LearnedStage | None:
-    """Read the first-stage head of a checkpoint; neither torch nor the network is needed.
-
-    Returns:
-        Its parameters, or None if the network has no such head, or one that no stage has trained.
-
-    Raises:
-        CheckpointError: If the weights cannot be read, or are not those of the head.
-    """
-    path = folder / WEIGHTS
-    try:
-        with safe_open(path, "numpy") as file:
-            arrays = {
-                name.removeprefix(_FIRST_STAGE): file.get_tensor(name).astype(np.float32)
-                for name in file.keys()  # noqa: SIM118
-                if name.startswith(_FIRST_STAGE)
-            }
-        stage = LearnedStage(**arrays) if arrays else None
-    except (OSError, SafetensorError, TypeError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
-    return stage if stage is not None and stage.factors.any() else None
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:

@@ -289,23 +289,6 @@ class AttentionHeadConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstStageHeadConfig:
-    """Sizes of the head that approximates the alignment by an inner product.
-
-    Attributes:
-        dim: Size of the vectors of texts and photos; 128 values need fewer candidates, and take
-            twice the space and time.
-        hidden: Number of rectified linear units that a word passes through.
-        bank: Number of words that a photo is compared with to make its vector; the time of a photo
-            is in proportion.
-    """
-
-    dim: int = 64
-    hidden: int = 1024
-    bank: int = 1024
-
-
-@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """Complete configuration of an `AladinModel`.
 
@@ -317,8 +300,6 @@ class ModelConfig:
         alignment: Alignment head.
         matching: Matching head.
         attention: Third head, on the alignment head's tokens, or None to omit it.
-        first_stage: Head that finds the candidates of the alignment, on the same tokens, or None
-            to omit it.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -330,7 +311,6 @@ class ModelConfig:
     alignment: AlignmentHeadConfig = field(default_factory=AlignmentHeadConfig)
     matching: MatchingHeadConfig = field(default_factory=MatchingHeadConfig)
     attention: AttentionHeadConfig | None = None
-    first_stage: FirstStageHeadConfig | None = None
 
 
 def with_frozen(

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from aladin_network.config import FirstStageHeadConfig, ModelConfig, TowerConfig
+from aladin_network.config import ModelConfig, TowerConfig
 from aladin_network.encoders.base import (
     Features,
     ImageBatch,
@@ -31,7 +31,6 @@ from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.errors import ConfigError
 from aladin_network.heads.alignment import AlignmentHead
 from aladin_network.heads.attention import AttentionHead
-from aladin_network.heads.first_stage import FirstStageHead
 from aladin_network.heads.matching import MatchingHead
 from aladin_network.heads.tower_start import fit_to_towers, start_as
 from aladin_network.heads.trunk import Trunk
@@ -181,18 +180,6 @@ class AladinModel(nn.Module):
         self.attention = (
             AttentionHead(config.attention, self.alignment.dim) if config.attention else None
         )
-        self.first_stage: FirstStageHead | None = None
-        if config.first_stage is not None:
-            self.add_first_stage(config.first_stage)
-
-    def add_first_stage(self, config: FirstStageHeadConfig) -> None:
-        """Add an empty first-stage head, in place of the one that there is.
-
-        Raises:
-            ConfigError: If a size is below 1.
-        """
-        self.config = dataclasses.replace(self.config, first_stage=config)
-        self.first_stage = FirstStageHead(config, self.token_dim)
 
     @classmethod
     def create(cls, config: ModelConfig, tokenizer: Tokenizer | None = None) -> AladinModel:
@@ -269,7 +256,6 @@ class AladinModel(nn.Module):
             "matching": self.matching,
             "alignment": self.alignment,
             "attention": self.attention,
-            "first_stage": self.first_stage,
         }
         return tuple(name for name, head in heads.items() if head is not None)
 
@@ -288,8 +274,6 @@ class AladinModel(nn.Module):
                 return alignment_scores(images, texts)
             case "attention":
                 return self._attention_head()(images, texts)
-            case "first_stage":
-                return self._first_stage_head()(images, texts)
             case _:
                 assert_never(name)
 
@@ -309,8 +293,6 @@ class AladinModel(nn.Module):
                 return paired_alignment_scores(images, texts)
             case "attention":
                 return self._attention_head().paired(images, texts)
-            case "first_stage":
-                return self._first_stage_head().paired(images, texts)
             case _:
                 assert_never(name)
 
@@ -318,11 +300,6 @@ class AladinModel(nn.Module):
         if self.attention is None:
             raise ConfigError("attention: this network has no such head")
         return self.attention
-
-    def _first_stage_head(self) -> FirstStageHead:
-        if self.first_stage is None:
-            raise ConfigError("first_stage: this network has no such head")
-        return self.first_stage
 
     def _heads(self, features: Features, modality: Modality) -> EncodedBatch:
         tokens, mask = self.alignment(features, modality)

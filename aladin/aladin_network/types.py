@@ -51,7 +51,7 @@ TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
 # Engines (vector databases) that can keep an index.
 
 # Heads that can score a pair.
-ScoreName = Literal["matching", "alignment", "attention", "first_stage"]
+ScoreName = Literal["matching", "alignment", "attention"]
 
 # Device of the network and of searches, and what finds the candidates there.
 DeviceName = Literal["auto", "cpu", "cuda"]

@@ -1,18 +1,16 @@
 """Builds an index of N synthetic photos, opens it in a fresh process, and searches it.
 
     python -m benchmarks.search.scale --items 100000 [--json] [--tokens int8] [--ann auto]
-        [--fit DIM] [--keep DIR]
+        [--keep DIR]
 
 The photos are made from real encodings (see `benchmarks.lib.synthetic`), 49 regions each. The index
 is built by one process and searched by another, so that the peak resident memory of each is
 measured. Searches are for photos by encoded texts, one at a time and on one thread unless noted,
-and by alignment alone. The captions asked for are not those in the index. With --fit, the first
-stage is fitted to the alignment and tuned with the captions of the index, as by `aladin index fit
---dim DIM` and `aladin index tune`. With --keep, what an earlier run has built or fitted is not made
-again, so that a run that was interrupted, or is repeated, goes on with the next step.
+and by alignment alone. The captions asked for are not those in the index. With --keep, what an
+earlier run has built is not made again.
 
-rss_bytes                      the largest of build_rss_bytes, fit_rss_bytes and search_rss_bytes,
-                               including the pages of mapped files
+rss_bytes                      the larger of build_rss_bytes and search_rss_bytes, including the
+                               pages of mapped files
 open_ms                        time to open the index, with its network
 p50_ms, p95_ms                 time to retrieve and re-rank 100 candidates and to look up the hits,
                                with all pages in memory
@@ -21,10 +19,6 @@ candidates                     smallest number that keeps a fidelity of 0.99 on 
 fidelity                       share of the top 10 by exhaustive alignment among the hits with that
                                number of candidates, on the other queries
 stages_p50_ms                  time of both stages in whole searches with that number
-fit_s, tune_s                  time to fit the first stage, and to tune the search
-tuned_candidates               number of candidates that tuning chose, with its fidelity for the
-                               captions of the index
-tuned_search                   lists searched, and vectors compared for each candidate
 retrieve_over_faiss            time of the first stage, divided by that of FAISS with the same
                                parameters, including its exact comparison (IndexRefineFlat)
 retrieve_over_faiss_unrefined  the same without FAISS's exact comparison
@@ -43,13 +37,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from aladin_index.generations.reader import open_index
-from aladin_index.measure.fit_first_stage import fit_first_stage
-from aladin_index.measure.tune import tune_index
-from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.settings import BuildSettings
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
-from benchmarks.lib.measuring import quiet_time, use_one_thread
 from benchmarks.lib.output import figures_parser, print_json
 from benchmarks.lib.processes import in_fresh_process, peak_rss_bytes
 from benchmarks.lib.small_collection import folder_bytes
@@ -69,17 +58,12 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=10_000, help="number of photos")
     parser.add_argument("--tokens", choices=TOKEN_DTYPES, default="int8")
     parser.add_argument("--ann", default="auto", help="auto, exact or a FAISS factory string")
-    parser.add_argument(
-        "--fit", type=int, metavar="DIM", help="fit vectors of DIM values to the alignment"
-    )
     parser.add_argument("--source", type=Path, metavar="INDEX", help="index of real photos")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="folder to keep the index in")
     options = parser.parse_args()
     items = QUICK_ITEMS if options.quick else options.items
     effort = _QUICK if options.quick else effort_for(items)
-    figures = measure(
-        items, options.tokens, options.ann, effort, options.source, options.keep, options.fit
-    )
+    figures = measure(items, options.tokens, options.ann, effort, options.source, options.keep)
     if options.json:
         print_json(figures)
     else:
@@ -104,7 +88,6 @@ def measure(
     effort: Effort,
     source: Path | None = None,
     keep: Path | None = None,
-    fit: int | None = None,
 ) -> dict[str, Any]:
     """Build and search, each in a separate process.
 
@@ -115,7 +98,6 @@ def measure(
         effort: Number of repetitions of the measurements.
         source: Index of real photos, or None for the choice of `find_source`.
         keep: Folder for the index, or None for a temporary one.
-        fit: Number of values of the vectors to fit to the alignment, or None not to fit any.
     """
     place = tempfile.TemporaryDirectory() if keep is None else nullcontext(keep)
     with place as folder:
@@ -123,8 +105,6 @@ def measure(
         figures: dict[str, Any] = {"items": items, "tokens": tokens, "threads": processor_count()}
         if not (root / "CURRENT").exists():
             figures |= in_fresh_process(build, root, items, tokens, ann, source)
-        if fit is not None:
-            figures |= in_fresh_process(fit_and_tune, root, fit, effort)
         figures |= in_fresh_process(search, root, items, effort, source)
     figures["rss_bytes"] = max(
         value for name, value in figures.items() if name.endswith("_rss_bytes")
@@ -145,32 +125,6 @@ def build(
         "build_s": {stage: round(value, 2) for stage, value in seconds.items()},
         "build_rss_bytes": peak_rss_bytes(),
         "disk_bytes": folder_bytes(root),
-    }
-
-
-def fit_and_tune(root: Path, dim: int, effort: Effort) -> dict[str, Any]:
-    """Fit the first stage to the alignment, and choose the candidates; one thread."""
-    use_one_thread()
-    figures: dict[str, Any] = {}
-    with open_index(root) as index:
-        photos = index.manifest.images
-        is_fitted = photos is not None and photos.learned is not None
-    if not is_fitted:
-        with quiet_time() as fitting:
-            fit_first_stage(root, dim)
-        figures["fit_s"] = fitting.seconds
-    with quiet_time() as tuning:
-        report = tune_index(root, TuneOptions(num_queries=effort.recall_queries))
-    photos = report.sides["images"]
-    assert photos.tuning is not None  # the index has texts to ask with
-    assert photos.learned is not None
-    ann = photos.learned.ann
-    return figures | {
-        "tune_s": tuning.seconds,
-        "tuned_candidates": photos.tuning.candidates,
-        "tuned_fidelity": photos.tuning.fidelity,
-        "tuned_search": {"width": ann.search_width, "oversample": ann.oversample},
-        "fit_rss_bytes": peak_rss_bytes(),
     }
 
 

@@ -68,35 +68,20 @@ class TextSearches:
 
 
 class ServedFirstStage:
-    """What finds the candidates of a search by alignment alone: embeddings, or fitted vectors.
+    """What finds the candidates of a search by alignment alone.
 
     Attributes:
         side: Collection of the photos.
-        vectors: (photos, dim) float32, which candidates are compared with.
-        ann: FAISS index of the vectors.
-        entry: Its entry in the manifest.
-        asked: (queries, dim) float32, the vector of each query.
+        asked: (queries, dim) float32, the embedding of each query.
     """
 
     def __init__(self, side: StoredCollection, queries: TextQueries) -> None:
-        """Make the vectors of all queries."""
-        self.side, self._queries = side, queries
-        learned, entry = side.learned, side.entry
-        self.vectors = side.embeddings if learned is None else learned.vectors
-        self.ann = side.ann if learned is None else learned.ann
-        self.entry = entry.ann if entry.learned is None else entry.learned.ann
-        self.asked = np.stack([self.query(place) for place in range(len(queries.words))])
-
-    def query(self, place: int) -> NDArray[np.float32]:
-        """Make the vector of one query."""
-        embedding, learned = self._queries.embeddings[place], self.side.learned
-        if learned is None:
-            return embedding
-        return learned.query(embedding, self._queries.words[place], fusion=1.0)
+        """Search a collection with the queries' embeddings."""
+        self.side, self.asked = side, queries.embeddings
 
     def find(self, query: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-        """Return candidates for a query's vector."""
-        return (self.side.learned or self.side).candidates(query, count)[0]
+        """Return candidates for a query's embedding."""
+        return self.side.candidates(query, count)[0]
 
 
 def measure_recall(stage: ServedFirstStage, count: int) -> float:
@@ -104,7 +89,7 @@ def measure_recall(stage: ServedFirstStage, count: int) -> float:
     shares: list[float] = []
     for query in stage.asked[:count]:
         found = stage.find(query, CANDIDATES)
-        nearest, _ = exact_search(stage.vectors, query, CANDIDATES)
+        nearest, _ = exact_search(stage.side.embeddings, query, CANDIDATES)
         shares.append(len(np.intersect1d(found, nearest)) / len(nearest))
     return float(np.mean(shares))
 
@@ -191,8 +176,8 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
         asking = TextSearches(TwoStageSearcher(index), queries)
         stage = ServedFirstStage(side, queries)
         figures: dict[str, Any] = {
-            "ann": stage.entry.factory,
-            "search_width": stage.entry.search_width,
+            "ann": stage.side.entry.ann.factory,
+            "search_width": stage.side.entry.ann.search_width,
             "open_ms": open_ms,
         }
         figures |= _latency(asking, effort.searches)
@@ -265,10 +250,10 @@ def _against_faiss(stage: ServedFirstStage, searches: int) -> dict[str, float]:
     FAISS's own way to do that is `IndexRefineFlat`, with as large a factor; what it refines alone
     finds less.
     """
-    raw, entry, asked = stage.ann.faiss_index, stage.entry, stage.asked
-    wanted = min(math.ceil(CANDIDATES * entry.oversample), len(stage.vectors))
+    raw, entry, asked = stage.side.ann.faiss_index, stage.side.entry.ann, stage.asked
+    wanted = min(math.ceil(CANDIDATES * entry.oversample), len(stage.side.embeddings))
     parameters = raw_parameters(raw, entry, wanted)
-    count = min(CANDIDATES, len(stage.vectors))
+    count = min(CANDIDATES, len(stage.side.embeddings))
 
     def query(turn: int, share: float) -> NDArray[np.float32]:
         # Never the query that was just searched: its lists would be in the caches.
@@ -279,7 +264,7 @@ def _against_faiss(stage: ServedFirstStage, searches: int) -> dict[str, float]:
         "unrefined": lambda turn: raw.search(query(turn, 1 / 3), wanted, params=parameters),
     }
     if entry.oversample > 1:
-        vectors = np.ascontiguousarray(stage.vectors)
+        vectors = np.ascontiguousarray(stage.side.embeddings)
         refined = faiss.IndexRefineFlat(raw, faiss.swig_ptr(vectors))
         refining = faiss.IndexRefineSearchParameters(
             k_factor=entry.oversample, base_index_params=parameters
@@ -316,12 +301,12 @@ def _against_exhaustive(
 
     def two_stage(turn: int, count: int) -> object:
         place = turn % len(asking.words)
-        rows = stage.find(stage.query(place), count)
+        rows = stage.find(stage.asked[place], count)
         scores = side.second_stage.align(asking.words[place], "text", rows)
         return rows[largest(scores, TOP)]
 
     def matching(turn: int) -> object:
-        return stage.find(stage.query(turn % len(asking.words)), CANDIDATES)
+        return stage.find(stage.asked[turn % len(asking.words)], CANDIDATES)
 
     def repeated(run: Callable[[int], object]) -> Callable[[int], object]:
         return lambda turn: [run(turn * each + place) for place in range(each)]

@@ -82,8 +82,6 @@ NOT_RUN = {
     "aladin index sync INDEX FOLDER --watch": "watches until it is stopped",
     "aladin index build --model runs/aladin-vinvl": "needs VinVL's regions of COCO",
     "aladin index upgrade": "needs a second model; tests/service/commands/index runs it",
-    "aladin index fit": "needs 200 texts; tests/service/commands/index/test_fit.py runs it",
-    "aladin train first-stage": "hours",
     "aladin train training/recipes/": "hours, and photos and encoders that are not here",
     "aladin compare": "hours",
     "aladin calibrate RUN/checkpoint DATA.jsonl --split selection": "needs the run of Flickr8k",

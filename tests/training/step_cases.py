@@ -13,7 +13,6 @@ import torch
 from aladin_network.config import (
     AlignmentHeadConfig,
     AttentionHeadConfig,
-    FirstStageHeadConfig,
     ImageEncoderConfig,
     ImagePreprocessing,
     MatchingHeadConfig,
@@ -78,12 +77,6 @@ CASES: dict[str, Case] = {
         {"alignment": TaskConfig(loss="triplet"), "distillation": TaskConfig(loss="listnet")}
     ),
     "teacher": Case({"alignment_distillation": TaskConfig(loss="listnet")}, teacher=True),
-    "first stage": Case(
-        {
-            "alignment": TaskConfig(loss="triplet"),
-            "first_stage_distillation": TaskConfig(loss="score_regression"),
-        }
-    ),
     "intra-modal": Case(
         {
             "matching": TaskConfig(loss="triplet"),
@@ -197,14 +190,9 @@ def _network(seed: int, dropout: float) -> AladinModel:
         alignment=AlignmentHeadConfig(dim=8),
         matching=MatchingHeadConfig(layers=1, heads=2, dropout=dropout),
         attention=AttentionHeadConfig(dim=8),
-        first_stage=FirstStageHeadConfig(dim=4, hidden=6, bank=5),
     )
     tokenizer = text_encoder_class(config).learn_tokenizer(WORDS, 60)
-    model = AladinModel.create(config, tokenizer)
-    assert model.first_stage is not None
-    for value in model.first_stage.parameters():  # it starts empty
-        torch.nn.init.normal_(value, std=0.5)
-    return model
+    return AladinModel.create(config, tokenizer)
 
 
 def batch_of(case: Case, share: BatchShare = WHOLE) -> Batch:

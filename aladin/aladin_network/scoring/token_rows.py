@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,19 +22,6 @@ class TokenRows(NamedTuple):
 
     values: Float[np.ndarray, "tokens dim"]
     lengths: NDArray[np.int64]
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[TokenRows]) -> TokenRows:
-        """Join at least one group of items, in order."""
-        values, lengths = zip(*parts, strict=True)
-        return cls(np.concatenate(values), np.concatenate(lengths))
-
-    def sample(self, count: int, seed: int) -> TokenRows:
-        """Take some items at random, always the same ones; all if there are fewer."""
-        total = len(self.lengths)
-        chosen = np.random.default_rng(seed).permutation(total)[: min(count, total)]
-        parts = np.split(self.values, np.cumsum(self.lengths)[:-1])
-        return TokenRows(np.concatenate([parts[item] for item in chosen]), self.lengths[chosen])
 
     def blocks(self, most_tokens: int) -> list[TokenRows]:
         """Divide the items into blocks of at most so many tokens, or of one item."""

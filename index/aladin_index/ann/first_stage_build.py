@@ -60,15 +60,12 @@ class AnnOption(NamedTuple):
     most_recall: float
 
 
-def ann_options(count: int, dim: int, *, fitted: bool = False) -> list[AnnOption]:
+def ann_options(count: int, dim: int) -> list[AnnOption]:
     """List the kinds of index for a number of vectors, fastest first.
 
     Args:
         count: Number of vectors.
         dim: Size of a vector.
-        fitted: Whether the vectors are fitted to the alignment, and not normalised embeddings.
-            Codes are then of what the centroid of its list leaves of a vector: half as many rows
-            have to be compared exactly for the same recall.
     """
     flat = AnnOption("Flat", 4 * dim * count, 1.0)
     if count < _TRAINED_FROM:
@@ -80,7 +77,7 @@ def ann_options(count: int, dim: int, *, fitted: bool = False) -> list[AnnOption
     for values, most_recall in ((1, 0.999), (2, 0.99), (4, 0.97)):
         if dim % (2 * values) == 0:
             vector_bytes = dim // values // 2 + _ID_BYTES
-            factory = f"IVF{lists},PQ{dim // values}x4fs{'r' if fitted else ''}"
+            factory = f"IVF{lists},PQ{dim // values}x4fs"
             options.append(AnnOption(factory, centroids + vector_bytes * count, most_recall))
     eight_bits = AnnOption(f"IVF{lists},SQ8", centroids + (dim + _ID_BYTES) * count, 0.9999)
     options.append(eight_bits)
@@ -89,12 +86,7 @@ def ann_options(count: int, dim: int, *, fitted: bool = False) -> list[AnnOption
 
 
 def fitting_factories(
-    count: int,
-    dim: int,
-    memory_budget_bytes: int | None,
-    ann_recall: float,
-    *,
-    fitted: bool = False,
+    count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
 ) -> list[str]:
     """Return the kind of index to build first, then those to try if it finds too little.
 
@@ -103,7 +95,6 @@ def fitting_factories(
         dim: Size of a vector.
         memory_budget_bytes: Memory for this collection, or None for no limit.
         ann_recall: Share of the exact nearest items to find.
-        fitted: See `ann_options`.
 
     Returns:
         At least one factory string. The first is the fastest that fits the memory and may be
@@ -112,7 +103,7 @@ def fitting_factories(
     Raises:
         ConfigError: If no kind of index that finds enough fits the memory.
     """
-    options = ann_options(count, dim, fitted=fitted)
+    options = ann_options(count, dim)
     able = [each for each in options if each.most_recall >= ann_recall]
     fitting = [
         each
@@ -133,13 +124,7 @@ def fitting_factories(
 
 
 def factories_to_try(
-    ann: str,
-    count: int,
-    dim: int,
-    memory_budget_bytes: int | None,
-    ann_recall: float,
-    *,
-    fitted: bool = False,
+    ann: str, count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
 ) -> list[str]:
     """Return the factory strings that a setting allows for a collection, in order of trial.
 
@@ -149,13 +134,12 @@ def factories_to_try(
         dim: Size of a vector.
         memory_budget_bytes: Memory for this collection, for "auto", or None for no limit.
         ann_recall: Share of the exact nearest items to find, for "auto".
-        fitted: See `ann_options`.
 
     Raises:
         ConfigError: If no kind of index that finds enough fits the memory.
     """
     if ann == "auto":
-        return fitting_factories(count, dim, memory_budget_bytes, ann_recall, fitted=fitted)
+        return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
     return ["Flat" if ann in ("exact", EXACT_ALIGN) else ann]
 
 

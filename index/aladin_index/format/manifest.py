@@ -26,7 +26,7 @@ MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 BIASES = 2
 
 # Commands that create a generation.
-MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "fit", "upgrade"]
+MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "upgrade"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,27 +79,6 @@ class AnnEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedEntry:
-    """First stage that was fitted to the alignment, see `aladin_index.learned`.
-
-    Attributes:
-        dim: Size of a vector: the embedding, if it has a weight, and the learned part.
-        match: Weight of the embedding in a photo's vector.
-        align: Weight of the learned part.
-        fusion: Weight of the alignment in the fusion that both weights are of.
-        queries: Number of texts whose vectors are kept to tune the FAISS index with.
-        ann: FAISS index of the vectors.
-    """
-
-    dim: int
-    match: float
-    align: float
-    fusion: float
-    queries: int
-    ann: AnnEntry
-
-
-@dataclass(frozen=True, kw_only=True)
 class BoundsEntry:
     """Short tokens of a collection, see `aladin_index.tokens.bound_files`.
 
@@ -128,23 +107,6 @@ class FidelityPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettingsPoint:
-    """Settings of both stages that keep a fidelity, and their time.
-
-    Attributes:
-        search_width: Value of efSearch or nprobe, or None if every item is compared.
-        oversample: Number of items requested from the ANN index for each candidate.
-        candidates: Smallest number of candidates that reaches the fidelity wanted so.
-        search_ms: Median time of retrieving and re-ranking, on the machine of the measurement.
-    """
-
-    search_width: int | None
-    oversample: float
-    candidates: int
-    search_ms: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Tuning:
     """Number of candidates that `aladin index tune` chose for a collection.
 
@@ -155,8 +117,6 @@ class Tuning:
         at: Number of top hits that are compared.
         queries: Number of queries that the fidelity was measured with.
         curve: All measured numbers of candidates, ascending.
-        settings: Settings that were compared by their time, if candidates and ANN search were
-            chosen together.
     """
 
     candidates: int
@@ -165,7 +125,6 @@ class Tuning:
     at: int
     queries: int
     curve: list[FidelityPoint]
-    settings: list[SettingsPoint] = field(default_factory=list[SettingsPoint])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +142,6 @@ class CollectionEntry:
         filter_fields: Metadata fields with an index for filters, or None for all fields.
         ann: Entry of the first stage.
         tuning: Tuning of the second stage, or None if not tuned.
-        learned: First stage that was fitted to the alignment, or None if there is none.
         bounds: Short tokens of the alignment's bounds, or None if they are computed in memory.
         corrected: Whether the vectors have the biases of the index's hubness correction, see
             `aladin_index.ann.corrected`.
@@ -199,7 +157,6 @@ class CollectionEntry:
     filter_fields: list[str] | None = None
     ann: AnnEntry
     tuning: Tuning | None = None
-    learned: LearnedEntry | None = None
     bounds: BoundsEntry | None = None
     corrected: bool = False
 

@@ -21,7 +21,6 @@ from aladin_index.format.manifest import BIASES, CollectionEntry, Tuning
 from aladin_index.format.npy import NpyWriter, write_npy
 from aladin_index.format.records import SkippedItem
 from aladin_index.items.tables import StoredItem, write_items
-from aladin_index.learned.files import LEARNED_FILES, FirstStageFit, ModelFirstStage
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
@@ -72,8 +71,6 @@ class CollectionSource:
         left_out: Items that could not be used; read after all parts.
         count: Number of items, if known; used only for the progress.
         tuning: Tuning of the second stage, kept from an earlier generation, or None if not tuned.
-        learned: First stage of an earlier generation, which is kept, or None for that of the model,
-            if it has one; of photos only.
         keep_regions: Number of regions that are stored of each photo, or None for all.
     """
 
@@ -83,7 +80,6 @@ class CollectionSource:
     left_out: Sequence[SkippedItem] = ()
     count: int | None = None
     tuning: Tuning | None = None
-    learned: FirstStageFit | ModelFirstStage | None = None
     keep_regions: int | None = None
     correction: HubCorrection | None = None
 
@@ -105,31 +101,9 @@ class CollectionCounts(NamedTuple):
     tokens: int
 
 
-def with_model_parts(
-    sides: Mapping[Target, CollectionSource], checkpoint: Path, correction: HubCorrection | None
-) -> dict[Target, CollectionSource]:
-    """Add the hubness correction, and the model's first stage where none is kept.
-
-    Args:
-        sides: Collections of a new generation.
-        checkpoint: Folder of their model.
-        correction: Hubness correction of the items, or None.
-
-    Raises:
-        CheckpointError: If the checkpoint cannot be read.
-    """
-    learned = ModelFirstStage.of(checkpoint, correction)
-    return {
-        target: replace(side, correction=correction, learned=side.learned or learned)
-        for target, side in sides.items()
-    }
-
-
 def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
     """List the files of one collection by their paths below the generation's folder."""
     names = [ANN, EMBEDDINGS, *token_files(entry.token_dtype), OFFSETS, ITEMS, SKIPPED]
-    if entry.learned is not None:
-        names += LEARNED_FILES
     if entry.bounds is not None:
         names += BOUND_FILES
     return [f"{target}/{name}" for name in names]

@@ -193,13 +193,11 @@ class _Folding:
     def source(self) -> CollectionSource:
         """Source of the new generation's collection."""
         entry, codec = self.live.entry, self.live.base.tokens.codec
-        learned = self.live.base.learned
         return CollectionSource(
             embedding_dim=entry.embedding_dim,
             codec=codec,
             parts=live_parts(self.live),
             tuning=entry.tuning,
-            learned=None if learned is None else learned.fitted,
             keep_regions=entry.keep_regions,
         )
 

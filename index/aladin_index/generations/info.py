@@ -30,7 +30,6 @@ from aladin_index.format.models import model_folder
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.format.upgrade_plan import UpgradeProgress, upgrade_progress
 from aladin_index.generations.history import PendingChanges, pending_changes
-from aladin_index.learned.files import LEARNED_ANN, LEARNED_VECTORS
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
@@ -154,15 +153,12 @@ def _memory(manifest: Manifest, target: Target, side: CollectionEntry) -> Memory
     def size(name: str) -> int:
         return manifest.files[f"{target}/{name}"].bytes
 
-    ann, vectors, tokens = [ANN], [EMBEDDINGS], token_files(side.token_dtype)
-    if side.learned is not None:
-        ann.append(LEARNED_ANN)
-        vectors.append(LEARNED_VECTORS)
+    tokens = token_files(side.token_dtype)
     if side.bounds is not None:
         tokens += BOUND_FILES
     return MemoryEstimate(
-        ann_bytes=sum(map(size, ann)),
-        embeddings_bytes=sum(map(size, vectors)),
+        ann_bytes=size(ANN),
+        embeddings_bytes=size(EMBEDDINGS),
         tokens_bytes=sum(map(size, tokens)),
     )
 

@@ -32,7 +32,6 @@ from aladin_index.format.npy import map_npy, map_pages
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import ItemStore
-from aladin_index.learned.stage import LearnedFirstStage
 from aladin_index.search.live_collection import LiveCollection, StoredCollection
 from aladin_index.settings import EXACT_ALIGN
 from aladin_index.tokens.bound_files import open_bounds
@@ -129,8 +128,7 @@ class SearchIndex:
         for side in (self.images, self.texts):
             if side is not None:
                 stored = [array for array in side.tokens.stored if array is not None]
-                fitted = [] if side.learned is None else [side.learned.vectors]
-                map_pages([side.embeddings, *fitted, *stored])
+                map_pages([side.embeddings, *stored])
                 if side.bounds is not None and side.entry.ann.asked == EXACT_ALIGN:
                     threading.Thread(target=side.bounds.get, name="bounds", daemon=True).start()
 
@@ -280,9 +278,6 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
     shape = (entry.count, entry.vector_dim)
     embeddings = map_npy(place / EMBEDDINGS, np.float32, shape)
     tokens = TokenStore.of(place, entry)
-    learned = None
-    if entry.learned is not None:
-        learned = LearnedFirstStage.open(place, entry.learned, entry)
     items = ItemStore(place / ITEMS)
     if items.count != entry.count:
         items.close()
@@ -298,5 +293,4 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
         tokens=tokens,
         items=items,
         scan=ExactScan.of(embeddings) if ann.compares_all else None,
-        learned=learned,
     )

@@ -41,17 +41,15 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
-from aladin_index.format.models import check_same_model, copy_model, model_folder
+from aladin_index.format.models import check_same_model, copy_model
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
     CollectionSource,
     FittedPhotos,
     collection_files,
-    with_model_parts,
     write_collection,
 )
-from aladin_index.learned.files import ModelFirstStage, write_learned
 from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_index.tokens.bound_files import write_bounds
@@ -178,14 +176,13 @@ def write_generation(
     Raises:
         InputError: If a collection has no items.
         ConfigError: If FAISS cannot build what the settings ask for.
-        CheckpointError: If the model's first stage cannot be read, or is of other tokens.
         OSError: If the disk is full or cannot be written.
         sqlite3.Error: If the database finds that the disk is full or cannot be written.
     """
     progress, seconds = progress or NullProgress(), seconds or StageSeconds()
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
-    sides = with_model_parts(sides, model_folder(root, model.id), correction)
+    sides = {target: replace(side, correction=correction) for target, side in sides.items()}
     fitted_photos = FittedPhotos(None if made_by == "compact" else calibration)
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -283,17 +280,10 @@ def _collection_entries(
     }
     embedding_dim = next(iter(sides.values())).embedding_dim
     anns = build_first_stages(folder, shapes, embedding_dim, settings, progress)
-    entries: dict[Target, CollectionEntry] = {}
-    for target, side in sides.items():
-        entry = _collection_entry(side, counts[target], anns[target], settings)
-        entries[target] = entry
-    if (photos := entries.get("images")) is not None:
-        fitted = sides["images"].learned
-        if isinstance(fitted, ModelFirstStage):
-            is_of_use = photos.token_count > 0 and settings.ann != EXACT_ALIGN
-            fitted = fitted.fitted(folder, photos, entries.get("texts")) if is_of_use else None
-        if fitted is not None:
-            entries["images"] = write_learned(folder / "images", fitted, photos, settings, progress)
+    entries: dict[Target, CollectionEntry] = {
+        target: _collection_entry(side, counts[target], anns[target], settings)
+        for target, side in sides.items()
+    }
     return _with_bounds(folder, entries, progress) if settings.ann == EXACT_ALIGN else entries
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.corrected import without_biases
-from aladin_index.ann.first_stage import found_by, largest, retrieve
+from aladin_index.ann.first_stage import largest, retrieve
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
@@ -94,7 +94,6 @@ def exhaustive_tops(
     fusion: DirectionFusion,
     at: int,
     progress: Progress | None = None,
-    vectors: Sequence[NDArray[np.float32]] | None = None,
 ) -> ExhaustiveTops:
     """Score every item for every query.
 
@@ -105,8 +104,6 @@ def exhaustive_tops(
         at: Number of best items, at most the number of existing items.
         progress: Progress, advanced item by item, once for each group of queries that fits in
             memory.
-        vectors: Vectors of the items, (items, dim), and of the queries, (queries, dim), whose
-            inner products order the candidates; None for the embeddings.
     """
     count = side.entry.count
     group = max(1, _SCORES_AT_A_TIME // count)
@@ -125,8 +122,7 @@ def exhaustive_tops(
             fused = fusion.combine(aligned, match)
             top = largest(fused, at)
             rows.append(top)
-            order = match if vectors is None else vectors[0] @ vectors[1][place]
-            places.append(_places(order, top))
+            places.append(_places(match, top))
     return ExhaustiveTops(np.stack(rows), np.stack(places))
 
 
@@ -157,8 +153,6 @@ def fidelity_of(
     queries: TuneQueries,
     tops: ExhaustiveTops,
     candidates: int,
-    *,
-    completed: bool = True,
 ) -> float:
     """Measure the mean share of the top items that the first stage finds.
 
@@ -168,16 +162,12 @@ def fidelity_of(
         queries: Queries to search for.
         tops: Top items of these queries.
         candidates: Number of candidates to retrieve.
-        completed: Whether a search that finds too few compares every item, as a served one does.
     """
     if candidates >= side.entry.count:
         return 1.0
     kept = 0
     for embedding, top in zip(queries.embeddings, tops.rows, strict=True):
-        if completed:
-            found, _ = retrieve(ann, side.embeddings, embedding, candidates)
-        else:
-            found, _ = found_by(ann, side.embeddings, embedding[None], candidates)[0]
+        found, _ = retrieve(ann, side.embeddings, embedding, candidates)
         kept += np.count_nonzero(np.isin(top, found))
     return kept / tops.rows.size
 

@@ -17,7 +17,6 @@ from aladin_index.format.manifest import (
     AnnEntry,
     CollectionEntry,
     FidelityPoint,
-    SettingsPoint,
     Tuning,
 )
 from aladin_index.format.models import model_folder
@@ -35,12 +34,6 @@ from aladin_index.measure.fidelity import (
     stored_queries,
     two_stage_ms,
 )
-from aladin_index.measure.search_settings import (
-    ann_entry,
-    compare_settings,
-    fastest,
-    fewest_enough,
-)
 from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.live_collection import StoredCollection
 from aladin_network.graphs.loading import load_for_inference
@@ -48,8 +41,6 @@ from aladin_network.inference import Network
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
 
-# Share of the nearest items to find where none is given.
-_ANN_RECALL = 0.99
 # Numbers of candidates on the curve, below the largest allowed one.
 _CURVE = (10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750)
 # The number of candidates depends on the first stage's search settings, and these on the number of
@@ -158,23 +149,12 @@ class _SideTuner:
             self._crossing = self._crossing._replace(
                 embeddings=query_vectors(self._crossing.embeddings, side.entry.vector_dim)
             )
-        # What candidates are found by: the embeddings, or vectors that were fitted.
-        self._searched, self._asked = side, self._crossing
-        self._learned = side.learned if self._crossing is not None and self._fusion.weight else None
-        if self._learned is not None and self._crossing is not None:
-            learned = self._learned
-            vectors = [
-                learned.query(embedding, words, self._fusion.weight)
-                for embedding, words in zip(*self._crossing[1:3], strict=True)
-            ]
-            self._searched = replace(side, embeddings=learned.vectors, ann=learned.ann)
-            self._asked = self._crossing._replace(embeddings=np.stack(vectors))
         self.warnings: list[str] = []
 
     def tune(self) -> CollectionEntry:
         """Return the collection's new entry."""
-        entry, queries, asked = self._side.entry, self._crossing, self._asked
-        if queries is None or asked is None or entry.token_count == 0:
+        entry, queries = self._side.entry, self._crossing
+        if queries is None or entry.token_count == 0:
             reason = (
                 "it has no tokens"
                 if entry.token_count == 0
@@ -182,40 +162,19 @@ class _SideTuner:
                 f"{self._side.target}, so give --queries"
             )
             self._warn(f"fidelity was not measured ({reason}); candidates stay as they are")
-            if asked is None:
-                asked = stored_queries(self._side, self._options.num_queries)
-                vectors = query_vectors(asked.embeddings, entry.vector_dim)
-                asked = asked._replace(embeddings=vectors)
+            if queries is None:
+                queries = stored_queries(self._side, self._options.num_queries)
+                vectors = query_vectors(queries.embeddings, entry.vector_dim)
+                queries = queries._replace(embeddings=vectors)
             at = self._default if entry.tuning is None else entry.tuning.candidates
-            ann = self._calibrate(asked, min(at, entry.count))
+            ann = self._calibrate(queries, min(at, entry.count))
             self._check_recall(ann)
-            return self._with_ann(ann)
-        at = min(self._options.at, entry.count)
-        vectors = None
-        if self._learned is not None:
-            vectors = self._searched.embeddings, asked.embeddings
-        tops = exhaustive_tops(self._side, queries, self._fusion, at, self._progress, vectors)
-        settings: list[SettingsPoint] = []
-        if self._learned is not None and self._options.ann_recall is None:
-            wanted, most = self._options.fidelity, self._most
-            settings = compare_settings(
-                self._searched, asked, tops, self._fusion, wanted, most, self._progress
-            )
-        if settings:
-            chosen = fastest(settings)
-            ann = ann_entry(self._stored_ann(), self._searched, asked, chosen)
-            candidates = chosen.candidates
-        else:  # also where no setting keeps enough: the widest search then keeps the most
-            ann, candidates = self._find(asked, tops)
-            self._check_recall(ann)
-        tuning = self._measure(asked, tops, ann, candidates)
-        return replace(self._with_ann(ann), tuning=replace(tuning, settings=settings))
-
-    def _with_ann(self, ann: AnnEntry) -> CollectionEntry:
-        entry = self._side.entry
-        if self._learned is None or entry.learned is None:
             return replace(entry, ann=ann)
-        return replace(entry, learned=replace(entry.learned, ann=ann))
+        at = min(self._options.at, entry.count)
+        tops = exhaustive_tops(self._side, queries, self._fusion, at, self._progress)
+        ann, candidates = self._find(queries, tops)
+        self._check_recall(ann)
+        return replace(entry, ann=ann, tuning=self._measure(queries, tops, ann, candidates))
 
     def _find(self, queries: TuneQueries, tops: ExhaustiveTops) -> tuple[AnnEntry, int]:
         """Return the ANN search settings, and the fewest candidates that keep enough."""
@@ -238,7 +197,7 @@ class _SideTuner:
         """Search for the fewest candidates from `least` that keep enough, else the most."""
 
         def enough(candidates: int) -> bool:
-            found = fidelity_of(self._searched, self._searching(ann), queries, tops, candidates)
+            found = fidelity_of(self._side, self._searching(ann), queries, tops, candidates)
             return found >= self._options.fidelity
 
         return fewest_enough(least, self._most, enough) or self._most
@@ -251,10 +210,10 @@ class _SideTuner:
         numbers = {each for each in _CURVE if at <= each <= self._most} | {candidates, self._most}
         searches = [TimedSearch(self._searching(ann), number) for number in sorted(numbers)]
         self._progress.start(len(numbers), "numbers of candidates")
-        times_ms = two_stage_ms(self._searched, queries, self._fusion, searches)
+        times_ms = two_stage_ms(self._side, queries, self._fusion, searches)
         curve: list[FidelityPoint] = []
         for (searching, number), took_ms in zip(searches, times_ms, strict=True):
-            kept = fidelity_of(self._searched, searching, queries, tops, number)
+            kept = fidelity_of(self._side, searching, queries, tops, number)
             curve.append(FidelityPoint(candidates=number, fidelity=kept, search_ms=took_ms))
             self._progress.advance()
         chosen = next(point for point in curve if point.candidates == candidates)
@@ -276,12 +235,12 @@ class _SideTuner:
 
     def _calibrate(self, queries: TuneQueries, recall_at: int) -> AnnEntry:
         """Choose the ANN search settings for `recall_at` candidates."""
-        wanted = self._options.ann_recall or _ANN_RECALL
+        wanted = self._options.ann_recall
         # Settings that reach this recall for few candidates may miss it for more: never measure
         # with fewer.
         chosen, curve = choose_search_width(
-            self._searched.ann,
-            self._searched.embeddings,
+            self._side.ann,
+            self._side.embeddings,
             np.ascontiguousarray(queries.embeddings),
             recall_at,
             wanted,
@@ -289,7 +248,7 @@ class _SideTuner:
             progress=self._progress,
         )
         return replace(
-            self._stored_ann(),
+            self._side.entry.ann,
             search_width=chosen.search_width,
             oversample=chosen.oversample,
             recall=chosen.recall,
@@ -299,12 +258,8 @@ class _SideTuner:
             curve=curve,
         )
 
-    def _stored_ann(self) -> AnnEntry:
-        entry = self._side.entry
-        return entry.ann if self._learned is None or entry.learned is None else entry.learned.ann
-
     def _searching(self, ann: AnnEntry) -> AnnIndex:
-        return AnnIndex(self._searched.ann.faiss_index, ann.search_width, ann.oversample)
+        return AnnIndex(self._side.ann.faiss_index, ann.search_width, ann.oversample)
 
     def _check_recall(self, ann: AnnEntry) -> None:
         if ann.recall < ann.recall_wanted:
@@ -316,3 +271,24 @@ class _SideTuner:
 
     def _warn(self, words: str) -> None:
         self.warnings.append(f"{self._side.target}: {words}")
+
+
+def fewest_enough(least: int, most: int, enough: Callable[[int], bool]) -> int | None:
+    """Find the smallest number from `least` to `most` that is enough, or None.
+
+    Args:
+        least: Smallest number to try, at most `most`.
+        most: Largest number to try.
+        enough: Function that tells whether a number is enough; if one is, so are the larger ones.
+    """
+    if enough(least):
+        return least
+    low, high = least, min(2 * least, most)
+    while not enough(high):
+        if high == most:
+            return None
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -12,9 +12,7 @@ class TuneOptions:
     """Requested quality and limits of a tuning.
 
     Attributes:
-        ann_recall: Share of the exact nearest items that the first stage must find. None stands for
-            0.99 of embeddings, by which searches without re-ranking order, and for as much as the
-            fidelity takes of a first stage that is fitted to the alignment.
+        ann_recall: Share of the exact nearest items that the first stage must find.
         fidelity: Share of the exhaustive order's top hits to be kept.
         at: Number of top hits that are compared.
         num_queries: Number of queries per collection, taken from the index.
@@ -24,7 +22,7 @@ class TuneOptions:
             since the search width and the candidates are stored for it.
     """
 
-    ann_recall: float | None = None
+    ann_recall: float = 0.99
     fidelity: float = 0.99
     at: int = 10
     num_queries: int = 200
@@ -41,7 +39,7 @@ class TuneOptions:
         """
         for name in ("ann_recall", "fidelity", "agreement"):
             share = getattr(self, name)
-            if share is not None and not 0 < share <= 1:
+            if not 0 < share <= 1:
                 raise ConfigError(f"{name}: expected more than 0 and at most 1, got {share}")
         for name in ("at", "num_queries", "max_candidates"):
             if getattr(self, name) < 1:

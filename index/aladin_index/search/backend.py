@@ -110,15 +110,12 @@ class Ordered(NamedTuple):
             there are fewer.
         upper: (found,) float32, upper bounds of their alignment scores; None if they are not known,
             or if the items are scored as soon without them.
-        is_learned: Whether the candidates are the best by a first stage that was fitted to the
-            alignment, and not by the cosines.
     """
 
     rows: NDArray[np.int64]
     match: NDArray[np.float32]
     candidates: int
     upper: NDArray[np.float32] | None = None
-    is_learned: bool = False
 
 
 class Everything(NamedTuple):

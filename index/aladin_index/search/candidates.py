@@ -316,9 +316,9 @@ def find_pool(search: ValidSearch, ordered: Ordered, *, ranks_head: bool) -> Que
         ranks_head: Whether the second stage orders the first candidates.
     """
     size = search.pool_size
-    if search.candidates < size or (ordered.is_learned and size > 0):
-        # Search again: fewer candidates, or others, must not change the pool, whose scores the
-        # calibration was fitted to.
+    if search.candidates < size:
+        # Search again: fewer candidates must not change the pool, whose scores the calibration was
+        # fitted to.
         second_stage = search.second_stage and search.second_stage._replace(weight=None)
         pool = search.collection.order(search.embedding, size, size, second_stage)
         return QueryPool(pool.rows, pool.match, heads_ranking=False)

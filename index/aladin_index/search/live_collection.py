@@ -26,7 +26,6 @@ from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
-from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
 from aladin_index.search.backend import Everything, FirstStageQuery, Ordered, SecondStageQuery
 from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, WORTH_BOUNDING, LazyBounds
 from aladin_index.tokens.maxsim import (
@@ -55,7 +54,6 @@ class StoredCollection:
         items: IDs, texts and metadata.
         scan: Exact search in place of a first stage that compares with every vector, or None.
         bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
-        learned: First stage that was fitted to the alignment, or None if there is none.
     """
 
     target: Target
@@ -68,7 +66,6 @@ class StoredCollection:
     items: ItemStore
     scan: ExactScan | None = None
     bounds: LazyBounds | None = None
-    learned: LearnedFirstStage | None = None
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -208,20 +205,13 @@ class LiveCollection:
         every = base.entry.count if changes is None else changes.count
         total = every if selection is None else selection.count
         together: dict[int, list[NDArray[np.float32]]] = {}
-        for query, _, num_candidates, second_stage in searches:
-            if base.learned is None or second_stage is None or not second_stage.weight:
-                together.setdefault(num_candidates, []).append(query)
+        for query, _, num_candidates, _ in searches:
+            together.setdefault(num_candidates, []).append(query)
         found = {n: iter(base.candidates_of_all(q, n, of_base)) for n, q in together.items()}
         ordered: list[Ordered] = []
         for query, count, num_candidates, second_stage in searches:
             fused = second_stage if second_stage is not None and second_stage.weight else None
             candidates, upper = min(num_candidates, total), None
-            if base.learned is not None and fused is not None:
-                vector = base.learned.query(query, fused.tokens, fused.weight or 0.0)
-                wanted = LearnedSearch(vector, query, count, num_candidates, selection)
-                rows, match = base.learned.order(wanted, base.embeddings, changes)
-                ordered.append(Ordered(rows, match, candidates, is_learned=True))
-                continue
             rows, match = base.order(
                 query, count, num_candidates, of_base, next(found[num_candidates])
             )

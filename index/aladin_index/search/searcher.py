@@ -224,7 +224,7 @@ class TwoStageSearcher:
         if collection.entry.corrected:  # the inner product with the biases is the corrected cosine
             width = collection.entry.vector_dim
             embedding = query_vectors(embedding, width, crossing=is_crossing)
-        # A fitted first stage is one of words: regions that search photos have no weight there.
+        # Bounds are those of words with regions: regions that search photos have none.
         in_first = weight if reranks and is_crossing else None
         return ValidSearch(
             query=query,

@@ -23,7 +23,6 @@ from aladin_index.format.records import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.compact import settings_of
 from aladin_index.generations.writer import write_generation
-from aladin_index.learned.files import ModelFirstStage
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_index.tokens.store import codec_for
@@ -99,10 +98,8 @@ class NewGeneration:
         model = successor.manifest.model
         folder = model_folder(successor.path, model.id)
         calibration, correction = read_fitted(folder, model.id)
-        learned = ModelFirstStage.of(folder, correction)
         self.not_kept = _fitted_to_old(
             live,
-            has_first_stage=learned is not None,
             has_calibration=calibration is not None,
             has_correction=correction is not None,
         )
@@ -184,13 +181,10 @@ class NewGeneration:
             yield
 
 
-def _fitted_to_old(
-    live: Manifest, *, has_first_stage: bool, has_calibration: bool, has_correction: bool
-) -> list[str]:
+def _fitted_to_old(live: Manifest, *, has_calibration: bool, has_correction: bool) -> list[str]:
     """Name the commands whose results are those of the old model, and which the new one lacks."""
     entries = live.sides.values()
     commands = {
-        "fit": any(entry.learned is not None for entry in entries) and not has_first_stage,
         "tune": bool(live.encoding) or any(entry.tuning is not None for entry in entries),
         "correct": live.correction is not None and not has_correction,
         "calibrate": live.calibration is not None and not has_calibration,

@@ -254,7 +254,6 @@ def _entry_of(entry: CollectionEntry, form: ShardFormat) -> CollectionEntry:
         token_dtype=form.codec.dtype,
         keep_regions=None,
         tuning=None,
-        learned=None,
         bounds=None,
         corrected=False,
     )

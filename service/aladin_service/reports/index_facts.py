@@ -9,7 +9,7 @@ from typing import Any
 
 from aladin_index.engines.engine_index import EngineInfo
 from aladin_index.format.left_out import LeftOut
-from aladin_index.format.manifest import AnnEntry, CollectionEntry, LearnedEntry, Tuning
+from aladin_index.format.manifest import AnnEntry, CollectionEntry, Tuning
 from aladin_index.generations.info import IndexInfo, MemoryEstimate
 from aladin_index.search.unreliable import unreliable_reason
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
@@ -254,7 +254,6 @@ def side_facts(side: CollectionEntry, default_candidates: int) -> list[tuple[str
         ("  embeddings", f"{side.embedding_dim} dimensions"),
         ("  tokens", tokens),
         ("  first stage", first_stage_fact(side.ann)),
-        *_learned_facts(side.learned),
         ("  candidates", _candidates_fact(side.tuning, default_candidates)),
     ]
 
@@ -268,13 +267,6 @@ def first_stage_fact(ann: AnnEntry) -> str:
         f"{ann.factory}{width}{more}, finds {100 * ann.recall:.1f} % of the nearest "
         f"{ann.recall_at} ({ann.recall_queries} queries{wanted})"
     )
-
-
-def _learned_facts(learned: LearnedEntry | None) -> list[tuple[str, str]]:
-    """Describe the first stage of text queries that was fitted to the alignment, if any."""
-    if learned is None:
-        return []
-    return [("  fitted first stage", f"{learned.dim} values, {first_stage_fact(learned.ann)}")]
 
 
 def _candidates_fact(tuning: Tuning | None, default: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from aladin_index.format.manifest import AnnEntry, CollectionEntry, Tuning
+from aladin_index.format.manifest import CollectionEntry
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
@@ -68,7 +68,7 @@ def draw_curves(path: Path, sides: Mapping[Target, CollectionEntry]) -> None:
 
 
 def _draw_first_stage(axis: Any, target: Target, side: CollectionEntry) -> None:
-    ann = _candidates_ann(side)
+    ann = side.ann
     widths = [point.search_width for point in ann.curve]
     axis.set_title(f"{target}: {ann.factory} finds the nearest {ann.recall_at}")
     axis.set_ylabel("ann_recall")
@@ -137,19 +137,13 @@ def _draw(
 def curves_data(side: CollectionEntry) -> dict[str, Any]:
     """Return the first stages and the tuning of a collection as JSON data."""
     tuning = None if side.tuning is None else asdict(side.tuning)
-    learned = None if side.learned is None else asdict(side.learned)
-    return {"ann": asdict(side.ann), "learned": learned, "tuning": tuning}
-
-
-def _candidates_ann(side: CollectionEntry) -> AnnEntry:
-    """Return the ANN index that finds the candidates: of fitted vectors, if there are any."""
-    return side.ann if side.learned is None else side.learned.ann
+    return {"ann": asdict(side.ann), "tuning": tuning}
 
 
 def curve_tables(target: Target, side: CollectionEntry) -> list[Table]:
     """Build tables of the measured curves of a collection, with the chosen points marked."""
     tables: list[Table] = []
-    ann, tuning = _candidates_ann(side), side.tuning
+    ann, tuning = side.ann, side.tuning
     if ann.curve:
         table = _table(f"{target}: first stage, {ann.factory}, the nearest {ann.recall_at}")
         for name in ("search width", "oversample", "ann_recall", "ms", ""):
@@ -177,28 +171,7 @@ def curve_tables(target: Target, side: CollectionEntry) -> list[Table]:
                 _mark(each.candidates == tuning.candidates),
             )
         tables.append(table)
-        if tuning.settings:
-            tables.append(_settings_table(target, tuning, _candidates_ann(side)))
     return tables
-
-
-def _settings_table(target: Target, tuning: Tuning, ann: AnnEntry) -> Table:
-    """Build the table of the settings that keep the fidelity wanted."""
-    table = _table(
-        f"{target}: settings that keep {tuning.fidelity_wanted:g} of the top {tuning.at}"
-    )
-    for name in ("search width", "oversample", "candidates", "ms", ""):
-        table.add_column(name, justify="right")
-    chosen = ann.search_width, ann.oversample, tuning.candidates
-    for point in tuning.settings:
-        table.add_row(
-            _width(point.search_width),
-            f"{point.oversample:g}",
-            str(point.candidates),
-            _ms(point.search_ms),
-            _mark((point.search_width, point.oversample, point.candidates) == chosen),
-        )
-    return table
 
 
 def _width(search_width: int | None) -> str:

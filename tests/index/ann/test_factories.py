@@ -88,18 +88,3 @@ def test_codes_need_a_size_that_divides() -> None:
 )
 def test_a_description_given_by_hand_is_taken(ann: str, factories: list[str]) -> None:
     assert factories_to_try(ann, MILLION, 256, None, 0.99) == factories
-
-
-def test_fitted_vectors_have_codes_of_what_the_centroids_leave() -> None:
-    options = ann_options(MILLION, 128, fitted=True)
-    assert [each.factory for each in options] == [
-        "IVF1024,PQ128x4fsr",
-        "IVF1024,PQ64x4fsr",
-        "IVF1024,PQ32x4fsr",
-        "IVF1024,SQ8",
-        "Flat",
-    ]
-    found = factories_to_try("auto", MILLION, 128, None, 0.99, fitted=True)
-    assert found == fitting_factories(MILLION, 128, None, 0.99, fitted=True)
-    assert found[0] == "IVF1024,PQ128x4fsr"
-    assert fitting_factories(50_000, 128, None, 0.99, fitted=True)[0] == "Flat"

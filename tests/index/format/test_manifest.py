@@ -80,10 +80,8 @@ MANIFEST_JSON = """{
           "fidelity": 0.98,
           "search_ms": 1.5
         }
-      ],
-      "settings": []
+      ]
     },
-    "learned": null,
     "bounds": null,
     "corrected": false
   },

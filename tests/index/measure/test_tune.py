@@ -19,7 +19,7 @@ from aladin_index.measure.fidelity import (
     queries_of_encoding,
     stored_queries,
 )
-from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune import fewest_enough, tune_index
 from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
@@ -180,3 +180,22 @@ def test_stored_queries_are_what_the_index_holds(index_copy: Path) -> None:
 def test_impossible_options_are_refused(options: dict[str, float], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         TuneOptions(**options)
+
+
+@pytest.mark.parametrize("least", [1, 7, 23])
+@pytest.mark.parametrize("needed", [1, 8, 22, 24, 97, 100])
+def test_the_smallest_number_that_is_enough_is_found_in_few_tries(least: int, needed: int) -> None:
+    tried: list[int] = []
+
+    def enough(number: int) -> bool:
+        tried.append(number)
+        return number >= needed
+
+    assert fewest_enough(least, 100, enough) == max(least, needed)
+    assert least <= min(tried) <= max(tried) <= 100
+    assert len(tried) < 16
+
+
+def test_no_number_is_enough() -> None:
+    assert fewest_enough(10, 100, lambda _number: False) is None
+    assert fewest_enough(100, 100, lambda _number: False) is None

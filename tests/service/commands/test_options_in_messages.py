@@ -23,7 +23,6 @@ COMMAND = re.compile(r"`?aladin ((?:index |convert |export |key )?[a-z]+)")
 # Modules whose messages come from one command.
 ONLY_OF = {
     "index/aladin_index/upgrade": "index upgrade",
-    "index/aladin_index/measure/fit_first_stage.py": "index fit",
     "index/aladin_index/measure/tune.py": "index tune",
     "index/aladin_index/measure/encoding.py": "index tune",
     "index/aladin_index/cluster/ray_encoding.py": "index build",

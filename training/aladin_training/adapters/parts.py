@@ -30,7 +30,6 @@ _PREFIXES: tuple[tuple[str, Part], ...] = (
     ("alignment.", "alignment"),
     ("matching.", "matching"),
     ("attention.", "attention"),
-    ("first_stage.", "first_stage"),
 )
 
 # Prefix of the model's own names in a task, or in a branch of one, that holds the model.
@@ -184,12 +183,6 @@ def set_trained_parts(
             parameter.requires_grad_(name in chosen)
 
 
-def trains_tokens(model: AladinModel) -> bool:
-    """Tell whether a trained part changes the tokens, which the other heads read."""
-    trained = (part_of(name) for name, value in model.named_parameters() if value.requires_grad)
-    return not {"matching", "attention", "first_stage"}.issuperset(trained)
-
-
 def reset_part(model: AladinModel, part: ResettablePart) -> None:
     """Give one part new random weights."""
     towers = {"image_trunk": model.image, "text_trunk": model.text}
@@ -197,7 +190,6 @@ def reset_part(model: AladinModel, part: ResettablePart) -> None:
         "alignment": model.alignment,
         "matching": model.matching,
         "attention": model.attention,
-        "first_stage": model.first_stage,
     }
     if part in heads:
         head = heads[part]

@@ -16,7 +16,6 @@ SCORES = {
     "matching": "matching",
     "alignment": "alignment",
     "attention": "attention",
-    "first_stage": "first stage",
     "fused": "fused",
     "two_stage": "two-stage",
     "two_stage_alignment": "two-stage, fusion 1",

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
-from aladin_network.config import STRICT, FirstStageHeadConfig, ModelConfig, parse_config
+from aladin_network.config import STRICT, ModelConfig, parse_config
 from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
 from aladin_training.config.anchors import RANDOM
@@ -35,14 +35,11 @@ class StartConfig:
         model_id: Required model id, or None for any; it is recorded when the run begins.
         frozen: Whether an encoder is frozen, overriding the checkpoint; set by the keys
             ``model.image_encoder.frozen`` and ``model.text_encoder.frozen``.
-        first_stage: Head that is added to the network, by the table ``model.first_stage``, or None
-            to add none; a head of these sizes that the checkpoint has is kept.
     """
 
     checkpoint: str
     model_id: str | None = None
     frozen: dict[EncoderPart, bool] = field(default_factory=dict)
-    first_stage: FirstStageHeadConfig | None = None
 
 
 def with_start(data: dict[str, Any], where: str) -> dict[str, Any]:
@@ -61,20 +58,17 @@ def with_start(data: dict[str, Any], where: str) -> dict[str, Any]:
     table: dict[str, Any] = {"checkpoint": start} if isinstance(start, str) else dict(start)
     model: Any = data.get("model") or {}
     frozen: dict[str, Any] = {}
-    added = {part: settings for part, settings in model.items() if part == "first_stage"}
     for part, settings in model.items():
-        if part in added:
-            continue
         is_encoder = part in ("image_encoder", "text_encoder") and isinstance(settings, dict)
         others = [f"{part}.{key}" for key in settings if key != "frozen"] if is_encoder else [part]
         if others:
             raise ConfigError(
                 f"{where}: model.{others[0]}: the network is that of the start; only frozen of "
-                "image_encoder and text_encoder, and first_stage, can be set with it"
+                "image_encoder and text_encoder can be set with it"
             )
         frozen |= {part: settings["frozen"]} if settings else {}
     rest = {key: value for key, value in data.items() if key != "model"}
-    return rest | {"start": table | ({"frozen": frozen} if frozen else {}) | added}
+    return rest | {"start": table | ({"frozen": frozen} if frozen else {})}
 
 
 @dataclass(frozen=True, kw_only=True)

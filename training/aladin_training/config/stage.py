@@ -19,11 +19,8 @@ Part = Literal[
     "alignment",
     "matching",
     "attention",
-    "first_stage",
 ]
-ResettablePart = Literal[
-    "image_trunk", "text_trunk", "alignment", "matching", "attention", "first_stage"
-]
+ResettablePart = Literal["image_trunk", "text_trunk", "alignment", "matching", "attention"]
 
 TaskName = Literal[
     "matching",
@@ -43,7 +40,6 @@ TaskName = Literal[
     "attention_exchanged",
     "distillation",
     "alignment_distillation",
-    "first_stage_distillation",
     "intra_modal",
     "captions",
 ]

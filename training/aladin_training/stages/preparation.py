@@ -94,11 +94,6 @@ def prepare_run(
     for stage in recipe.stage:
         check_fine_tuning(model, stage.tune)
         _check_new_crops(recipe, stage, model, photos=regions is None)
-        if "first_stage" in stage.trained_scores and model.first_stage is None:
-            raise ConfigError(
-                f"stage {stage.name!r}: first_stage_distillation needs a network with a "
-                "first-stage head; add the table [model.first_stage]"
-            )
     check_regions(model.image.encoder, regions)
     if regions is not None:
         assert not isinstance(train, TarStream)  # refused by `DataConfig`
@@ -214,10 +209,7 @@ def load_start(start: StartConfig) -> AladinModel:
     folder = Path(start.checkpoint).expanduser()
     checkpoint = load_checkpoint(folder, frozen=start.frozen)
     check_model_id("start", start.checkpoint, start.model_id, checkpoint.model_id)
-    model = checkpoint.model
-    if start.first_stage not in (None, model.config.first_stage):
-        model.add_first_stage(start.first_stage)
-    return model
+    return checkpoint.model
 
 
 def check_model_id(key: str, checkpoint: str, expected: str | None, found: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,20 +11,17 @@ import torch
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.model import AladinModel
-from aladin_network.scoring.correction import EncodedItems
-from aladin_network.scoring.learned_stage import FIT_PHOTOS, fit_learned_stage
 from aladin_network.scoring.metrics import retrieval_metrics
 from aladin_network.scoring.separation import mean_difference
-from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Progress
-from aladin_training.adapters.parts import reset_part, start_fine_tuning, trains_tokens
+from aladin_training.adapters.parts import reset_part, start_fine_tuning
 from aladin_training.batches.dataset import BatchSource, PairDataset, PlannedBatches
 from aladin_training.batches.plan import BatchPlan
 from aladin_training.config.anchors import RANDOM, AnchorsConfig
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import StageConfig
 from aladin_training.loop import StageTrainer, Validate
-from aladin_training.parallel.distributed import main_process_first, own_share
+from aladin_training.parallel.distributed import main_process_first
 from aladin_training.parallel.numerics import Precision, mixed_precision, seed_from
 from aladin_training.stage_files import Validation
 from aladin_training.stages.preparation import PreparedRun, check_model_id
@@ -34,7 +30,7 @@ from aladin_training.streaming.streamed_batches import StreamedBatches
 from aladin_training.streaming.tar_stream import PhotoStream
 from aladin_training.tasks.frozen import MomentumAnchor, Teacher, TeacherEnsemble
 from aladin_training.tasks.joint import JointTask, OnlineBranches
-from aladin_training.tasks.scores import FrozenNetwork, encode_directly
+from aladin_training.tasks.scores import FrozenNetwork
 
 
 def set_up_stage(
@@ -70,8 +66,6 @@ def set_up_stage(
             train_set = train_set.read_by(model, networks.others)
         selection_set = selection_set.read_by(model)
     batches = _batches(recipe, stage, train_set, sources)
-    for branch in networks.task.branches:
-        _start_first_stage(branch, batches)
     validate = _validation(stage, model, selection_set, recipe.precision)
     return StageTrainer(recipe, stage, networks.task, batches, validate, folder, progress)
 
@@ -198,47 +192,6 @@ def _new_network(model: AladinModel) -> AladinModel:
         if old.frozen:
             new.load_state_dict(old.state_dict())
     return new_model
-
-
-def _start_first_stage(branch: JointTask, batches: BatchSource) -> None:
-    """Fit an empty first-stage head to the first photos and captions, if the stage trains it.
-
-    A stage that changes the tokens without training the head empties it: its vectors would be those
-    of another alignment.
-
-    Raises:
-        ConfigError: If there are too few captions to fit it to.
-    """
-    model, head = branch.model, branch.model.first_stage
-    if head is None:
-        return
-    if "first_stage" not in branch.stage.trained_scores:
-        if trains_tokens(model):
-            reset_part(model, "first_stage")
-        return
-    if not head.is_empty:
-        return
-    device = next(model.parameters()).device
-    branch.eval()
-    photos: list[TokenRows] = []
-    texts: list[TokenRows] = []
-    with closing(batches.epoch(0, 0, own_share())) as shown, torch.no_grad():
-        for batch in shown:
-            scores = branch.scores(batch.to(device), encode_directly)
-            photos.append(EncodedItems.of(scores.images.arrays()).tokens)
-            texts.append(EncodedItems.of(scores.texts.arrays()).tokens)
-            if sum(len(each.lengths) for each in photos) >= FIT_PHOTOS:
-                break
-    sizes = head.config
-    head.load(
-        fit_learned_stage(
-            TokenRows.concatenate(photos),
-            TokenRows.concatenate(texts),
-            sizes.dim,
-            bank=sizes.bank,
-            hidden=sizes.hidden,
-        )
-    )
 
 
 def _batches(

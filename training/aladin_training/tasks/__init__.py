@@ -14,7 +14,6 @@ from aladin_training.tasks.pair_tasks import (
     CaptionTask,
     DistillationTask,
     ExchangedTask,
-    FirstStageTask,
     ImitationTask,
     IntraModalTask,
     PairTask,
@@ -59,7 +58,6 @@ TASKS: dict[TaskName, TaskKind] = {
     "attention_exchanged": TaskKind(partial(ExchangedTask, score="attention"), _EXCHANGED),
     "distillation": TaskKind(partial(DistillationTask, score="matching"), _DISTILLATION),
     "alignment_distillation": TaskKind(partial(DistillationTask, score="alignment"), _DISTILLATION),
-    "first_stage_distillation": TaskKind(FirstStageTask, _DISTILLATION),
     "intra_modal": TaskKind(IntraModalTask, ("embeddings",)),
     "captions": TaskKind(CaptionTask, _RANKING),
 }

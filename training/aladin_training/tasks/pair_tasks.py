@@ -171,22 +171,6 @@ class DistillationTask(ScoreTask):
         return self.loss(scores.of(self.score), scores.teacher())
 
 
-class FirstStageTask(ScoreTask):
-    """Distillation of the alignment into the first-stage head, to order photos as it does.
-
-    The head leaves out what is the same for all photos of a text, and so does the loss: the mean
-    over the photos of the batch is subtracted from both scores first.
-    """
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__(loss, "first_stage")
-
-    def forward(self, scores: BatchScores) -> Tensor:
-        """Return the scalar loss of a batch; no gradient reaches the teacher's scores."""
-        own, taught = scores.of(self.score), scores.teacher().float()
-        return self.loss(own - own.mean(dim=0), taught - taught.mean(dim=0))
-
-
 class IntraModalTask(PairTask):
     """Intra-modal constraint on the photos' embeddings plus that on the captions'.
 

@@ -7,7 +7,6 @@ from aladin_service.commands.index import (
     build,
     changes,
     exchange,
-    fit,
     info,
     push,
     sync,
@@ -25,7 +24,6 @@ app.command("push")(push.push)
 app.command("info")(info.info)
 app.command("verify")(info.verify)
 app.command("tune")(tune.tune)
-app.command("fit")(fit.fit_first_stage)
 app.command("add", cls=SourcesCommand)(changes.add)
 app.command("delete")(changes.delete)
 app.command("sync")(sync.sync)

@@ -22,12 +22,10 @@ from aladin_service.commands.options import (
 from aladin_service.commands.progress import stderr_progress
 
 RecallOption = Annotated[
-    float | None,
+    float,
     typer.Option(
         "--ann-recall",
-        help="Share of the exact nearest items that the first stage has to find. [default: 0.99; "
-        "of a fitted first stage as much as the fidelity takes]",
-        show_default=False,
+        help="Share of the exact nearest items that the first stage has to find.",
     ),
 ]
 FidelityOption = Annotated[
@@ -74,7 +72,7 @@ QueryDeviceOption = Annotated[
 
 def tune(
     index: IndexArgument,
-    ann_recall: RecallOption = None,
+    ann_recall: RecallOption = 0.99,
     fidelity: FidelityOption = 0.99,
     queries: QueriesOption = None,
     at: AtOption = 10,
@@ -92,12 +90,10 @@ def tune(
     In: INDEX. Out: a new generation, live at once, which shares the files of the previous one and
     stores the best search settings: the width and oversampling of the first stage that find
     --ann-recall of the exact nearest items in the least time, and the fewest candidates with which
-    two-stage search keeps --fidelity of the top hits of scoring every item (of a first stage that
-    is fitted to the alignment, and without --ann-recall, all three together, those that keep
-    --fidelity in the least time of both stages); and, for services, the fastest runtime and
-    precision that encode queries and keep --agreement of the top hits. The measurements are
-    printed on stdout. Goals that cannot be reached are reported on stderr, and the best settings
-    found are stored.
+    two-stage search keeps --fidelity of the top hits of scoring every item; and, for services, the
+    fastest runtime and precision that encode queries and keep --agreement of the top hits. The
+    measurements are printed on stdout. Goals that cannot be reached are reported on stderr, and the
+    best settings found are stored.
     """
     from aladin_index.generations.info import describe
     from aladin_index.measure.tune import tune_index

@@ -256,7 +256,6 @@ def _print(index: Path, report: UpgradeReport) -> None:
 def _commands(index: Path, names: Sequence[str]) -> list[str]:
     """Return the commands that fit anew what was fitted to the old model."""
     commands = {
-        "fit": f"aladin index fit {index}",
         "tune": f"aladin index tune {index}",
         "correct": "aladin correct MODEL DATA, then a build",
         "calibrate": f"aladin calibrate MODEL DATA --index {index}",
