@@ -8,7 +8,7 @@ hits are like, and away from that of every item that they are unlike, and is the
 L2-normalised. What the marked photos have in common beside the query's words, such as their
 background, is not looked for. The factor was chosen on training photos of Flickr8k. On its
 validation split this finds more than examples that are compared by their embeddings, which are
-therefore left out of the score (`python -m benchmarks.search.query_parts`).
+therefore left out of the score (`benchmarks/RESULTS.md`).
 """
 
 from __future__ import annotations

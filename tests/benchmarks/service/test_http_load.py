@@ -48,15 +48,3 @@ def test_http_load(index: Path) -> None:
     )
     assert figures["accepted"] > 0
     assert figures["other_failures"] == 0
-
-
-@pytest.mark.slow
-def test_soak(index: Path) -> None:
-    figures = figures_of("soak", "--index", str(index))
-    assert figures["errors"] == 0, figures["faults"]
-    assert figures["requests"] > 20
-    assert figures["rss_ratio"] == pytest.approx(
-        figures["rss_end_bytes"] / figures["rss_start_bytes"]
-    )
-    assert {"text", "bad"} <= figures["statuses"].keys()
-    assert set(figures["statuses"]["text"]) <= {"200", "429"}
