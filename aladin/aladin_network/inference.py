@@ -1,7 +1,7 @@
 """Encoding of photos and texts for indexing and serving, whatever computes the network.
 
-Queries, and the items of a build, may be encoded in bfloat16. Torch is not imported here:
-a network may be one of torch (`aladin_network.model`) or of graphs (`aladin_network.graphs`).
+Texts of queries may be encoded in bfloat16. Torch is not imported here: a network may be one of
+torch (`aladin_network.model`) or of graphs (`aladin_network.graphs`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aladin_network.encoders.readers import PhotoInput, PhotoReader, TextReader,
 from aladin_network.encoders.tokenization import similar_lengths
 from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, Precision, QueryPrecisionSetting, Way
+from aladin_network.types import Modality, Precision, QueryPrecisionSetting
 
 # Early maps of a convolutional network are large: above some MiB the allocator returns their memory
 # after every layer, and most of the time is spent on allocating it again. With MobileNetV2 on one
@@ -190,7 +190,7 @@ def tokenize(model: Network, texts: Sequence[str], *, truncate: bool = False) ->
 
 
 def choose_precision(name: QueryPrecisionSetting, device: str) -> Precision:
-    """Return the precision of texts for a setting where an index was not tuned.
+    """Return the precision in which torch encodes the texts of queries, for a setting.
 
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
     thread) a text of a 6-layer MiniLM takes 4.6 ms for 8.7 alone, and 1.4 for 3.8 in a batch of
@@ -205,21 +205,17 @@ def choose_precision(name: QueryPrecisionSetting, device: str) -> Precision:
     """
     if name != "auto":
         return name
-    return "bfloat16" if multiplies_bfloat16() and device == "cpu" else "float32"
+    return "bfloat16" if _multiplies_bfloat16() and device == "cpu" else "float32"
 
 
-def multiplies_bfloat16() -> bool:
-    """Tell whether the processor has instructions that multiply bfloat16."""
-    return not _BFLOAT16_INSTRUCTIONS.isdisjoint(processor_flags())
-
-
-def processor_flags() -> list[str]:
-    """Return the names of the processor's instructions; none where the system has no such list."""
+def _multiplies_bfloat16() -> bool:
+    """Tell whether the processor has instructions that multiply bfloat16, as far as it is known."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return []
-    return next((line.split() for line in lines if line.startswith("flags")), [])
+        return False
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
+    return not _BFLOAT16_INSTRUCTIONS.isdisjoint(flags)
 
 
 class QueryNetworks:
@@ -228,28 +224,25 @@ class QueryNetworks:
     What leaves them through `aladin_network.inference` is float32, as from the networks themselves.
     """
 
-    def __init__(self, make: Callable[[Network, Modality, Way | None], Network]) -> None:
+    def __init__(self, make: Callable[[Network, Modality], Network]) -> None:
         """Make no network yet.
 
         Args:
-            make: Makes a network, such as `aladin_network.graphs.ways.query_network`.
+            make: Makes a network, such as `aladin_network.graphs.network.query_network`.
         """
         self._make = make
-        self._made: WeakKeyDictionary[Network, dict[tuple[Modality, Way | None], Network]]
-        self._made = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[Network, dict[Modality, Network]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def of(self, model: Network, modality: Modality, tuned: Way | None) -> Network:
+    def of(self, model: Network, modality: Modality) -> Network:
         """Return the network that encodes queries in place of another, made at the first call.
 
         Args:
             model: Network of an index, in float32 and evaluation mode.
             modality: Modality of the queries.
-            tuned: Way that was chosen for the index, or None.
         """
-        key = modality, tuned
         with self._lock:
             made = self._made.setdefault(model, {})
-            if key not in made:
-                made[key] = self._make(model, modality, tuned)
-            return made[key]
+            if modality not in made:
+                made[modality] = self._make(model, modality)
+            return made[modality]

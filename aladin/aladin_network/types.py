@@ -6,7 +6,6 @@ lines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 # Kinds of items in an index.
@@ -57,32 +56,13 @@ ScoreName = Literal["matching", "alignment", "attention"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 FirstStageName = Literal["faiss", "torch"]
 
-# Precision in which a network encodes, and the setting of that of the texts of queries.
+# Precision in which torch encodes the texts of queries, and its setting; all else is float32.
 Precision = Literal["float32", "bfloat16"]
 QueryPrecisionSetting = Literal["auto", "float32", "bfloat16"]
 
-# Packages that compute a checkpoint's ONNX graphs, the default first, and the setting: "auto" is
-# the first of those that are installed, if the checkpoint has graphs, else torch.
-GraphRuntime = Literal["onnxruntime", "openvino"]
-RUNTIMES: tuple[GraphRuntime, ...] = ("onnxruntime", "openvino")
-RuntimeSetting = Literal["auto", "torch", "onnxruntime", "openvino"]
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to compute a tower of a network.
-
-    Attributes:
-        runtime: Package that computes it.
-        precision: Precision of the arithmetic.
-    """
-
-    runtime: Literal["torch", "onnxruntime", "openvino"]
-    precision: Precision
-
-    def __str__(self) -> str:
-        """Return, for example, "openvino in bfloat16"."""
-        return f"{self.runtime} in {self.precision}"
+# Package that computes a network on the CPU: "auto" is ONNX Runtime, if it is installed and the
+# checkpoint has graphs, else torch.
+RuntimeSetting = Literal["auto", "torch", "onnxruntime"]
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """Measures how fast an index is built, beside the engines alone on inputs that are ready.
 
     python -m benchmarks.index.build_speed CHECKPOINT PHOTOS [--photos 300] [--texts 1000]
-        [--seconds 1] [--rounds 3] [--cores 1 all] [--precision float32 bfloat16] [--json]
+        [--seconds 1] [--rounds 3] [--cores 1 all] [--json]
 
 CHECKPOINT has been exported by `aladin export onnx`. PHOTOS is a data set or a folder that
 `aladin index build --images` reads; without captions in it, no texts are encoded. Everything is
@@ -9,15 +9,13 @@ measured in one run, in turn, in a process for each number of cores, which it is
 is the median of its rounds; a time is the smaller of wall-clock and processor time on one core, and
 wall-clock time on several, where other load counts.
 
-precision float32, or bfloat16 by OpenVINO, on processors that multiply it
-engines   items a second of each installed package for graphs and of torch, called as a build calls
-          them, on photos that are decoded and normalised, and on tokenised texts, equally long ones
-          together
-build     items a second of a whole build by the default runtime of the precision, its start (of
-          loading the network, in seconds) excluded
-ratio     build over the fastest of the engines in its precision
+engines   items a second of ONNX Runtime and of torch, called as a build calls them, on photos that
+          are decoded and normalised, and on tokenised texts, equally long ones together
+build     items a second of a whole build by ONNX Runtime, its start (of loading the network, in
+          seconds) excluded
+ratio     build over the fastest of the engines
 steps_ms  processor time of one thread for a photo: reading, decoding, resizing, normalising,
-          encoding, rounding and writing; only measured on one core, in float32
+          encoding, rounding and writing; only measured on one core
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from functools import partial
 from itertools import islice
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast, get_args
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -45,13 +43,12 @@ from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.graphs.loading import load_for_inference, load_graphs
 from aladin_network.graphs.network import for_throughput
-from aladin_network.graphs.runtimes import installed_runtimes
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.inference import Network, encode_images, tokenize
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Precision, Target
+from aladin_network.types import Target
 from aladin_service.item_sources import images_of_all, texts_of_all
 from benchmarks.lib.measuring import quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
@@ -74,14 +71,12 @@ class Options(NamedTuple):
     texts: int
     seconds: float
     rounds: int
-    precision: Sequence[Precision]
 
 
 class Speed(NamedTuple):
     """Figures of photos or texts; see the docstring of the module."""
 
     items: Target
-    precision: Precision
     engines: dict[str, float]
     build: float
     start_s: float
@@ -109,12 +104,13 @@ def measure(options: Options, cores: int) -> Report:
     has_texts = options.source.is_file()
     lines = texts_of_all([options.source], None, ()) if has_texts else ()
     texts = _first(lines, TextItem, options.texts)
-    networks: dict[Precision, Mapping[str, Network]] = {
-        each: _networks(options.checkpoint, each) for each in options.precision
+    networks: dict[str, Network] = {
+        "onnxruntime": load_graphs(options.checkpoint).model,
+        "torch": load_checkpoint(options.checkpoint).model,
     }
-    kinds = [_Kind("images", name, each, images, options) for name, each in networks.items()]
+    kinds = [_Kind("images", networks, images, options)]
     if texts:
-        kinds += [_Kind("texts", name, each, texts, options) for name, each in networks.items()]
+        kinds.append(_Kind("texts", networks, texts, options))
     for _ in range(options.rounds):
         for kind in kinds:
             kind.measure()
@@ -125,10 +121,9 @@ def measure(options: Options, cores: int) -> Report:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Photos or texts in one precision, whose engines and builds are measured round by round."""
+    """Photos or texts, whose engines and builds are measured round by round."""
 
     items: Target
-    precision: Precision
     networks: Mapping[str, Network]
     sources: Sequence[Any]
     options: Options
@@ -141,7 +136,7 @@ class _Kind:
             calls, callers = calls_of(network, self.sources), for_throughput(network).callers
             self.found.setdefault(name, []).append(_rate(calls, callers, self.options.seconds))
         sources = (self.sources, None) if self.items == "images" else (None, self.sources)
-        figures = _build(self.options.checkpoint, *sources, self.precision)
+        figures = _build(self.options.checkpoint, *sources)
         for name, figure in zip(("start", "build"), figures, strict=True):
             self.found.setdefault(name, []).append(figure)
 
@@ -150,14 +145,7 @@ class _Kind:
         medians = {name: float(np.median(each)) for name, each in self.found.items()}
         start_s, build = medians.pop("start"), medians.pop("build")
         fastest = max(medians.values())
-        return Speed(self.items, self.precision, medians, build, start_s, build / fastest)
-
-
-def _networks(checkpoint: Path, precision: Precision) -> dict[str, Network]:
-    if precision == "bfloat16":
-        return {"openvino": load_for_inference(checkpoint, precision=precision).model}
-    graphs = {name: load_graphs(checkpoint, name).model for name in installed_runtimes()}
-    return {**graphs, "torch": load_checkpoint(checkpoint).model}
+        return Speed(self.items, medians, build, start_s, build / fastest)
 
 
 def _first(items: Iterable[object], kind: type[T], count: int) -> list[T]:
@@ -209,11 +197,10 @@ def _build(
     checkpoint: Path,
     images: Sequence[ImageItem] | None,
     texts: Sequence[TextItem] | None,
-    precision: Precision,
 ) -> tuple[float, float]:
     """Return the seconds in which a build starts, and its items a second."""
     count = len(images or texts or ())
-    settings = BuildSettings(readers=os.cpu_count() or 1, precision=precision)
+    settings = BuildSettings(readers=os.cpu_count() or 1)
     seconds: list[float] = []
     for some in (_FEW, count):
         with tempfile.TemporaryDirectory() as folder, quiet_time() as taken:
@@ -301,7 +288,6 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each engine and round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", nargs="+", default=["1", "all"], help="numbers, or all")
-    parser.add_argument("--precision", nargs="+", default=["float32"], choices=get_args(Precision))
     given = vars(parser.parse_args(words))
     as_json, cores = given.pop("json"), given.pop("cores")
     options = Options(**given)
@@ -331,8 +317,8 @@ def _print(report: Report) -> None:
     columns = ("items a second", *engines, "build", "build / fastest", "start, s")
     rows = [
         (
-            f"{speed.items}, {speed.precision}",
-            *(f"{speed.engines[name]:.1f}" if name in speed.engines else "" for name in engines),
+            speed.items,
+            *(f"{speed.engines[name]:.1f}" for name in engines),
             f"{speed.build:.1f}",
             f"{speed.ratio:.2f}",
             f"{speed.start_s:.1f}",

@@ -11,8 +11,7 @@ torch are the largest of the numbers of embeddings and tokens.
 torch           as in the service
 channels-last   torch with the weights and pixels of photos in the order of its convolutions
 onnxruntime     the graphs by ONNX Runtime
-openvino        the graphs by OpenVINO
-..., bfloat16   texts of queries, on processors that multiply it
+torch, bfloat16 texts of queries
 
 Photos are encoded one at a time and by the batch of a build, texts one at a time and 16 together.
 """
@@ -35,10 +34,9 @@ from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.encoders.readers import TokenizedTexts
 from aladin_network.graphs.export import export_graphs
 from aladin_network.graphs.loading import load_graphs
-from aladin_network.inference import PHOTOS_AT_A_TIME, Network, multiplies_bfloat16
+from aladin_network.inference import PHOTOS_AT_A_TIME, Network
 from aladin_network.model import AladinModel
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import RUNTIMES
 from benchmarks.lib.measuring import one_thread, quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.served_index import SIZES, real_size_model
@@ -77,12 +75,10 @@ def measure(checkpoint: Path, seconds: float) -> list[EncodingTime]:
     """
     model = load_checkpoint(checkpoint).model
     last: AladinModel = cast(Any, copy.deepcopy(model)).to(memory_format=torch.channels_last)
-    graphs = {name: load_graphs(checkpoint, name).model for name in RUNTIMES}
-    photos = {"torch": model, "channels-last": last, **graphs}
-    texts: dict[str, Network] = {"torch": model, **graphs}
-    if multiplies_bfloat16():
-        for name in ("torch", "openvino"):
-            texts[f"{name}, bfloat16"] = texts[name].with_texts_in_bfloat16()
+    graphs = load_graphs(checkpoint).model
+    photos: dict[str, Network] = {"torch": model, "channels-last": last, "onnxruntime": graphs}
+    reduced = model.with_texts_in_bfloat16()
+    texts: dict[str, Network] = {"torch": model, "torch, bfloat16": reduced, "onnxruntime": graphs}
     inputs = _photos(max(PHOTOS_AT_A_TIME, 2))
     found: list[EncodingTime] = []
     for batch in (1, PHOTOS_AT_A_TIME):

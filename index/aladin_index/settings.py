@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
-from aladin_network.types import MAX_STORED_BYTES, TOKEN_DTYPES, Precision, TokenDtype
+from aladin_network.types import MAX_STORED_BYTES, TOKEN_DTYPES, TokenDtype
 
 # Distinct names of metadata fields that the items of one collection may have if all get an index.
 MAX_FILTER_FIELDS = 100_000
@@ -106,7 +106,6 @@ class BuildSettings:
             those of similar length go through the network together.
         readers: Number of threads that read and decode photos ahead of the network.
         device: Device of the network.
-        precision: Precision in which items are encoded; bfloat16 by OpenVINO on the CPU.
         limits: Resource limits per photo.
         metadata: Limits of an item's metadata.
         exif: Whether the metadata in photos are read: see `aladin_network.photos.exif`.
@@ -128,7 +127,6 @@ class BuildSettings:
     batch_size: int = 128
     readers: int = 2
     device: str = "cpu"
-    precision: Precision = "float32"
     limits: ImageLimits = DEFAULT_LIMITS
     metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
     exif: bool = True

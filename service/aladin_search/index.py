@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -48,8 +47,6 @@ class Index:
         from aladin_index.devices.search_device import SearchDevice
         from aladin_index.open import open_backend
         from aladin_index.search.searcher import TwoStageSearcher
-        from aladin_network.graphs.ways import query_network
-        from aladin_network.inference import QueryNetworks
         from aladin_service.commands.options import detector_for
         from aladin_service.search.encoder import QueryEncoder
         from aladin_service.settings import QueryLimits, engine_options
@@ -63,8 +60,7 @@ class Index:
             encoder = backend.checkpoint.model.image.encoder
             self._detector = detector_for(encoder, detector, place.device)
             self._limits = QueryLimits()
-            networks = QueryNetworks(partial(query_network, as_tuned=place.device == "cpu"))
-            self._encoder = QueryEncoder(self._limits, detector=self._detector, networks=networks)
+            self._encoder = QueryEncoder(self._limits, detector=self._detector)
             opened.callback(self._encoder.close)
             self._opened = opened.pop_all()
 

@@ -145,13 +145,12 @@ class ServiceSettings(BaseSettings):
             rejected with 429. Unset: seven times the time of a query on its own.
         query_cache_bytes: Memory of each worker for the encodings of repeated queries; 0 disables
             the cache.
-        query_precision: Precision in which texts are encoded; `auto`: texts and photos as
-            `aladin index tune` chose for the index; where it chose nothing, texts of networks that
-            torch computes in bfloat16 on processors that multiply it, else all in float32. Items
-            added to the index are encoded in float32.
-        runtime: What computes the network on the CPU: `onnxruntime` or `openvino` for the graphs
-            that `aladin export onnx` wrote, or `torch`; `auto`: graphs if there are some and a
-            package for them is installed, else torch. All commands read it.
+        query_precision: Precision in which torch encodes the texts of queries; `auto`: bfloat16 on
+            processors that multiply it, else float32. Graphs, and items added to the index, are
+            computed in float32.
+        runtime: What computes the network on the CPU: `onnxruntime` for the graphs that
+            `aladin export onnx` wrote, or `torch`; `auto`: graphs if there are some and ONNX
+            Runtime is installed, else torch. All commands read it.
         decode_threads: Query photos that a worker decodes in parallel, within
             `decode_memory_bytes`.
         decode_memory_bytes: Memory for decoding photos, uploads and photos of the index together,

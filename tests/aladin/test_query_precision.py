@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.graphs.ways import query_network
+from aladin_network.graphs.network import query_network
 from aladin_network.inference import QueryNetworks, choose_precision
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
@@ -46,8 +46,8 @@ def test_texts_in_bfloat16_are_close_and_float32(
 def test_a_network_is_converted_once(build_tiny: Callable[..., AladinModel]) -> None:
     networks = QueryNetworks(partial(query_network, precision="bfloat16"))
     model, other = build_tiny(), build_tiny()
-    assert networks.of(model, "text", None) is networks.of(model, "text", None)
-    assert networks.of(model, "text", None) is not networks.of(other, "text", None)
+    assert networks.of(model, "text") is networks.of(model, "text")
+    assert networks.of(model, "text") is not networks.of(other, "text")
 
 
 def test_float32_needs_no_copy(build_tiny: Callable[..., AladinModel]) -> None:

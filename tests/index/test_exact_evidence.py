@@ -24,7 +24,7 @@ from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
-from aladin_network.graphs.ways import query_network
+from aladin_network.graphs.network import query_network
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.encoding import Encoding

@@ -36,10 +36,10 @@ from aladin_network.graphs.files import (
     write_manifest,
 )
 from aladin_network.graphs.loading import runtime_setting
-from aladin_network.graphs.runtimes import installed_runtimes, open_graph
+from aladin_network.graphs.onnx_runtime import ONNX_RUNTIME, Graph
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
-from aladin_network.types import RUNTIMES, Modality
+from aladin_network.types import Modality
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ _LOG = logging.getLogger(__name__)
 TOLERANCE = 1e-4
 
 _EXPORTERS = ("onnx", "onnxscript")
+_PACKAGES = (*_EXPORTERS, ONNX_RUNTIME)
 # Why networks of these image encoders have no graphs.
 _WITHOUT_GRAPHS = {
     "naflex": "every photo has its own grid of patches, with positions interpolated for it",
@@ -95,7 +96,7 @@ def export_where_possible(checkpoint: Path) -> bool:
 def export_graphs(checkpoint: Path) -> GraphManifest:
     """Write the graphs of a checkpoint into it, completely or not at all.
 
-    They are computed by the default runtime and compared with torch, with other photos, and other
+    They are computed by ONNX Runtime and compared with torch, with other photos, and other
     numbers of texts and words, than those that they were exported with.
 
     Args:
@@ -110,11 +111,9 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
             or the graphs do not compute what torch does.
         OSError: If the folder cannot be written.
     """
-    missing = [name for name in _EXPORTERS if find_spec(name) is None]
-    runtime = next(iter(installed_runtimes()), None)
-    if missing or runtime is None:
-        package = missing[0] if missing else RUNTIMES[0]
-        raise ConfigError(missing_package("the export of graphs", package, "onnx-export"))
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ConfigError(missing_package("the export of graphs", missing[0], "onnx-export"))
     loaded = load_checkpoint(checkpoint)
     model = loaded.model
     facts = _image_facts(model)
@@ -124,7 +123,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
             encode = model.encode_images if modality == "image" else model.encode_texts
             expected = [_run(encode, sample) for sample in samples]
             _export(model, modality, samples[0], path)
-            graph = open_graph(path, runtime, torch.get_num_threads())
+            graph = Graph(path, torch.get_num_threads())
             for sample, encoding in zip(samples, expected, strict=True):
                 _compare(modality, graph.run(_named_inputs(sample)), encoding)
         manifest = _manifest(loaded, facts, partial)

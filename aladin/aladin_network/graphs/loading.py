@@ -16,12 +16,11 @@ from aladin_network.checkpoint_files import (
     read_model_id,
     read_tokenizer,
 )
-from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.errors import CheckpointError, ConfigError, missing_package
 from aladin_network.graphs.files import GRAPHS, read_graphs
 from aladin_network.graphs.network import GraphNetwork
-from aladin_network.graphs.runtimes import GraphSource, check_installed, installed_runtimes
-from aladin_network.inference import multiplies_bfloat16
-from aladin_network.types import GraphRuntime, Precision, RuntimeSetting
+from aladin_network.graphs.onnx_runtime import ONNX_RUNTIME, GraphSource, is_installed
+from aladin_network.types import RuntimeSetting
 
 # Variable that names what computes the network, a `RuntimeSetting`.
 RUNTIME_VARIABLE = "ALADIN_RUNTIME"
@@ -30,20 +29,16 @@ RUNTIME_VARIABLE = "ALADIN_RUNTIME"
 _FRAMEWORK = ("torch", "transformers")
 
 
-def load_for_inference(
-    folder: Path, device: str = "cpu", *, precision: Precision = "float32"
-) -> Checkpoint:
+def load_for_inference(folder: Path, device: str = "cpu") -> Checkpoint:
     """Load a checkpoint to encode with, not to train.
 
-    The variable ALADIN_RUNTIME says what computes the network: `onnxruntime`, `openvino` or
-    `torch`; with `auto`, its default, graphs on the CPU if the checkpoint has some and a package
-    for them is installed, else torch.
+    The variable ALADIN_RUNTIME says what computes the network: `onnxruntime` or `torch`; with
+    `auto`, its default, graphs on the CPU if the checkpoint has some and ONNX Runtime is installed,
+    else torch.
 
     Args:
         folder: Folder of the checkpoint.
         device: Device of the network, as torch names it; graphs are for the CPU.
-        precision: Precision in which photos and texts are encoded; bfloat16 by the graphs, which
-            OpenVINO computes.
 
     Returns:
         The checkpoint; encodings of its graphs are those of torch to 1e-4.
@@ -52,20 +47,13 @@ def load_for_inference(
         CheckpointError: If the checkpoint or its graphs cannot be read, or there are none although
             the variable asks for them.
         ConfigError: If the variable has another value, asks for graphs on another device, or names
-            a package that is not installed; if torch is needed and not installed; or if nothing
-            here encodes in the precision.
+            a package that is not installed; or if torch is needed and not installed.
     """
-    if precision == "bfloat16":
-        _check_bfloat16(device)
-        return load_graphs(folder, "openvino", precision)
-    runtime = graph_runtime(folder, device)
-    if runtime is not None:
-        return load_graphs(folder, runtime)
-    return _load_by_torch(folder, device)
+    return load_graphs(folder) if uses_graphs(folder, device) else _load_by_torch(folder, device)
 
 
-def graph_runtime(folder: Path, device: str = "cpu") -> GraphRuntime | None:
-    """Return what computes a checkpoint's graphs, or None if torch computes the network.
+def uses_graphs(folder: Path, device: str = "cpu") -> bool:
+    """Tell whether graphs compute a checkpoint's network, and not torch.
 
     Args:
         folder: Folder of the checkpoint, which may be missing.
@@ -76,17 +64,14 @@ def graph_runtime(folder: Path, device: str = "cpu") -> GraphRuntime | None:
             device, or names a package that is not installed.
     """
     wanted = runtime_setting()
-    if wanted not in ("auto", "torch"):
-        check_installed(wanted)
-        if not _is_cpu(device):
+    is_cpu = device.split(":")[0] == "cpu"
+    if wanted == ONNX_RUNTIME:
+        if not is_installed():
+            raise ConfigError(missing_package("this runtime", ONNX_RUNTIME, "onnx"))
+        if not is_cpu:
             raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
-        return wanted
-    has_graphs = wanted == "auto" and _is_cpu(device) and (folder / GRAPHS).exists()
-    return next(iter(installed_runtimes()), None) if has_graphs else None
-
-
-def _is_cpu(device: str) -> bool:
-    return device.split(":")[0] == "cpu"
+        return True
+    return wanted == "auto" and is_cpu and (folder / GRAPHS).exists() and is_installed()
 
 
 def runtime_setting() -> RuntimeSetting:
@@ -118,27 +103,11 @@ def _load_by_torch(folder: Path, device: str) -> Checkpoint:
         ) from error
 
 
-def _check_bfloat16(device: str) -> None:
-    """Refuse to encode in bfloat16 where nothing does so, or another runtime is wanted."""
-    wanted = runtime_setting()
-    if wanted not in ("auto", "openvino"):
-        raise ConfigError(f"bfloat16: openvino computes it, got {RUNTIME_VARIABLE}={wanted}")
-    if not _is_cpu(device):
-        raise ConfigError(f"bfloat16: the CPU computes it, got the device {device}")
-    check_installed("openvino")
-    if not multiplies_bfloat16():
-        raise ConfigError("bfloat16: this processor does not multiply it")
-
-
-def load_graphs(
-    folder: Path, runtime: GraphRuntime, precision: Precision = "float32"
-) -> Checkpoint[GraphNetwork]:
-    """Load a checkpoint whose graphs encode.
+def load_graphs(folder: Path) -> Checkpoint[GraphNetwork]:
+    """Load a checkpoint whose graphs encode, where ONNX Runtime is installed.
 
     Args:
         folder: Folder of the checkpoint.
-        runtime: Package that computes the graphs, which is installed.
-        precision: Precision of the arithmetic, where the runtime has it.
 
     Raises:
         CheckpointError: If the checkpoint or its graphs cannot be read, or there are none.
@@ -148,6 +117,5 @@ def load_graphs(
     manifest = read_graphs(folder, model_id)
     if manifest is None:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
-    graphs = GraphSource(folder, runtime)
-    model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), graphs, precision)
+    model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), GraphSource(folder))
     return as_checkpoint(config, model, model_id)

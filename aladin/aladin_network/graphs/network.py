@@ -12,23 +12,20 @@ from numpy.typing import NDArray
 from PIL import Image
 from tokenizers import Tokenizer
 
-from aladin_network.config import ImageEncoderConfig, ModelConfig, TextEncoderConfig
+from aladin_network.config import ImageEncoderConfig, ModelConfig
 from aladin_network.encoders.pixels import grid_boxes, preprocess_photo
 from aladin_network.encoders.readers import Reads, TokenizedTexts
 from aladin_network.encoders.tokenization import Tokenization
 from aladin_network.errors import CheckpointError, InputError
 from aladin_network.graphs.files import PIXELS, GraphManifest, ImageFacts
-from aladin_network.graphs.runtimes import GraphSource, precisions_of
+from aladin_network.graphs.onnx_runtime import GraphSource
 from aladin_network.graphs.threads import compute_threads
 from aladin_network.inference import PHOTOS_AT_A_TIME, Network
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import GraphRuntime, Modality, Precision, Way
+from aladin_network.types import Modality, Precision
 
 E = TypeVar("E")
-
-# Numbers of texts and of tokens are padded to multiples of this where shapes are prepared.
-_STEP = 4
 
 
 class GraphPhotoReader:
@@ -90,12 +87,11 @@ class GraphSide(Generic[E]):
 class GraphNetwork:
     """A network computed by graphs; it encodes, and has no weights to train, copy or move.
 
-    A graph is loaded when the first batch of its modality arrives, or by `warm`. Safe to use from
-    any number of threads.
+    It computes in float32. A graph is loaded when the first batch of its modality arrives, or by
+    `warm`. Safe to use from any number of threads.
 
     Attributes:
         config: Complete configuration.
-        way: Package that computes the graphs, and its precision.
         image: Preprocessing of photos.
         text: Tokenizer of texts.
         embedding_dim: Size of an embedding.
@@ -109,7 +105,6 @@ class GraphNetwork:
         image: GraphPhotoReader,
         text: Tokenization,
         graphs: GraphSource,
-        precision: Precision = "float32",
         threads: int | None = None,
     ) -> None:
         """Take what is no arithmetic.
@@ -119,8 +114,6 @@ class GraphNetwork:
             image: Preprocessing of photos.
             text: Tokenizer of texts.
             graphs: Graphs of the checkpoint.
-            precision: Precision of the arithmetic; float32 in its place where the package of the
-                graphs does not have it on this processor.
             threads: Number of threads that compute a batch, or None for `compute_threads`.
         """
         self.config = config
@@ -131,8 +124,6 @@ class GraphNetwork:
         self.token_dim = width if config.alignment.dim is None else config.alignment.dim
         self.zero_tokens = int(config.alignment.empty_fill == "zero")
         self._graphs = graphs
-        has_it = precision in precisions_of(graphs.runtime)
-        self.way = Way(graphs.runtime, precision if has_it else "float32")
         self._threads = threads or compute_threads()
 
     @classmethod
@@ -142,7 +133,6 @@ class GraphNetwork:
         manifest: GraphManifest,
         tokenizer: Tokenizer,
         graphs: GraphSource,
-        precision: Precision = "float32",
     ) -> GraphNetwork:
         """Build the network of a checkpoint.
 
@@ -151,14 +141,13 @@ class GraphNetwork:
             manifest: Manifest of the graphs.
             tokenizer: Tokenizer of the checkpoint.
             graphs: Graphs of the checkpoint.
-            precision: Precision of the arithmetic, where it can be had.
         """
         image = GraphPhotoReader(config.image_encoder, manifest.image)
         text = Tokenization(config.text_encoder, tokenizer)
         # Of the recurrent encoders, whose configurations are complete.
         architecture = config.text_encoder.architecture or {}
         text.special_tokens_are_words = bool(architecture.get("special_tokens_are_words", False))
-        return cls(config, image, text, graphs, precision)
+        return cls(config, image, text, graphs)
 
     def infer_images(self, batch: Float[np.ndarray, "batch 3 height width"]) -> Encoding:
         """Encode collated photos one by one: several together take no less time each."""
@@ -166,36 +155,22 @@ class GraphNetwork:
 
     def infer_texts(self, batch: TokenizedTexts) -> Encoding:
         """Encode tokenised texts."""
-        count, longest = len(batch.ids), int(batch.mask.sum(axis=1).max())
-        if self._graphs.prepares_shapes:
-            batch = _of_usual_shape(batch, self.text.encoder.config)
+        longest = int(batch.mask.sum(axis=1).max())
         embedding, tokens, mask = self._run("text", batch._asdict())
         # What is padded beyond the longest text, as for SigLIP; a graph cannot leave it out.
         kept = mask.shape[1] - (batch.mask.shape[1] - longest)
-        return Encoding(embedding[:count], tokens[:count, :kept], mask[:count, :kept])
-
-    @property
-    def runtime(self) -> GraphRuntime:
-        """Package that computes the graphs."""
-        return self._graphs.runtime
+        return Encoding(embedding, tokens[:, :kept], mask[:, :kept])
 
     def with_texts_in_bfloat16(self) -> GraphNetwork:
-        """Return the same network in bfloat16, where its runtime and the processor have it."""
-        return self.computed_in(self.runtime, "bfloat16")
-
-    def computed_in(self, runtime: GraphRuntime, precision: Precision) -> GraphNetwork:
-        """Return the same network by a package that is installed, in a precision if it has it."""
-        readers = self.image.encoder, self.text.encoder
-        graphs = self._graphs.by(runtime)
-        other = GraphNetwork(self.config, *readers, graphs, precision, self._threads)
-        return self if other.way == self.way else other
+        """Return the network itself: graphs compute in float32."""
+        return self
 
     def on_threads(self, count: int) -> GraphNetwork:
         """Return the same network with each batch computed by a number of threads."""
         if self._threads == count:
             return self
         readers = self.image.encoder, self.text.encoder
-        return GraphNetwork(self.config, *readers, self._graphs, self.way.precision, count)
+        return GraphNetwork(self.config, *readers, self._graphs, count)
 
     def on_one_thread(self) -> tuple[GraphNetwork, int]:
         """Return the network for callers that compute on their own threads, and their number."""
@@ -204,31 +179,31 @@ class GraphNetwork:
     def warm(self, *modalities: Modality) -> None:
         """Load graphs before the first batch."""
         for modality in modalities:
-            self._graphs.get(modality, self.way.precision, self._threads)
+            self._graphs.get(modality, self._threads)
 
     def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> Encoding:
-        graph = self._graphs.get(modality, self.way.precision, self._threads)
+        graph = self._graphs.get(modality, self._threads)
         return Encoding(*graph.run(inputs))
 
 
-def _of_usual_shape(batch: TokenizedTexts, config: TextEncoderConfig) -> TokenizedTexts:
-    """Pad a batch to one of a few shapes; the mask hides what is added.
+def query_network(
+    model: Network,
+    modality: Modality,
+    precision: Precision = "float32",
+    photo_threads: int | None = None,
+) -> Network:
+    """Return the network that encodes queries in place of an index's own.
 
     Args:
-        batch: At least one text.
-        config: Text encoder, which may take texts of one length only, and none above `max_tokens`.
+        model: Network of the index, in float32 and evaluation mode; it is not modified.
+        modality: Modality of the queries.
+        precision: Precision of texts by torch; photos, and all that graphs compute, are float32.
+        photo_threads: Threads that compute a photo by graphs, or None for those of the model.
     """
-    count, length = batch.ids.shape
-    padded = length if config.pad_to else min(-(-length // _STEP) * _STEP, config.max_tokens)
-    more = 1 << (count - 1).bit_length() if count < _STEP else -(-count // _STEP) * _STEP
-    after = (0, more - count), (0, max(padded, length) - length)
-    # The last text again, so that each has words; and the last token, as CLIP pads its texts.
-    ids = np.pad(batch.ids, after, mode="edge")
-    mask, content = (
-        np.pad(np.pad(part, (after[0], (0, 0)), mode="edge"), ((0, 0), after[1]))
-        for part in (batch.mask, batch.content)
-    )
-    return TokenizedTexts(ids, mask, content)
+    if modality == "text":
+        return model.with_texts_in_bfloat16() if precision == "bfloat16" else model
+    is_graph = isinstance(model, GraphNetwork)
+    return model.on_threads(photo_threads) if is_graph and photo_threads is not None else model
 
 
 class Throughput(NamedTuple):

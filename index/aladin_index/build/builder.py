@@ -127,7 +127,7 @@ def build_index(
     check_folder(out)
     # If others encode, this machine may lack their device; it only needs the network's properties.
     device = settings.device if encoding is None else "cpu"
-    checkpoint = load_for_inference(checkpoint_folder, device, precision=settings.precision)
+    checkpoint = load_for_inference(checkpoint_folder, device)
     network = checkpoint.model
     if images is not None:
         check_regions(network, regions)

@@ -149,8 +149,6 @@ def fingerprint_of(
         del effective["exif"]
     if settings.keep_regions is None:  # as before regions were chosen
         del effective["keep_regions"]
-    if settings.precision == "float32":  # as before there was another one
-        del effective["precision"]
     # Without a calibration or a correction, the hash is the same as before there were any.
     fitted = [calibration, None if correction is None else correction.constants]
     known = [dump_config(each) for each in fitted if each is not None]

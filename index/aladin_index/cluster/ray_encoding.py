@@ -180,8 +180,6 @@ def ray_encoding(
     Raises:
         ConfigError: If the settings ask for another precision than float32, which workers lack.
     """
-    if settings.precision != "float32":
-        raise ConfigError(f"a cluster encodes in float32, got the precision {settings.precision}")
 
     def pool() -> WorkerPool:
         build = uuid4().hex

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.format.versioned import parse_versioned
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config
@@ -17,7 +16,7 @@ from aladin_network.errors import IndexCorruptError
 from aladin_network.files import FileEntry, write_json
 from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.scoring.fusion import Fusion
-from aladin_network.types import TARGETS, Modality, Target, TokenDtype
+from aladin_network.types import TARGETS, Target, TokenDtype
 
 SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
@@ -199,7 +198,6 @@ class Manifest:
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, whose banks are in a file, or None if the
             scores are not corrected.
-        encoding: How a service encodes the queries of a modality, where this was tuned.
         fitted_photos_indexed: Share of the photos that the calibration was fitted on that are among
             the images, estimated from a sample; or None if the calibration was fitted to this index
             (`aladin calibrate --index`) or does not record its photos, or if there are no images.
@@ -221,7 +219,6 @@ class Manifest:
     calibration: Calibration | None = None
     fitted_photos_indexed: float | None = None
     correction: CorrectionConstants | None = None
-    encoding: dict[Modality, QueryEncoding] = field(default_factory=dict[Modality, QueryEncoding])
     files: dict[str, FileEntry]
 
     def side(self, target: Target) -> CollectionEntry | None:

@@ -113,7 +113,6 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     calibration=index.manifest.calibration,
                     fitted_photos_indexed=index.manifest.fitted_photos_indexed,
                     correction=index.correction(),
-                    encoding=index.manifest.encoding,
                 )
                 carried = going_live.carried
         dropped = drop_generations(root, generation, keep)

@@ -27,7 +27,6 @@ from aladin_index.format.layout import (
 from aladin_index.format.left_out import LeftOut, read_left_out
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.format.models import model_folder
-from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.format.upgrade_plan import UpgradeProgress, upgrade_progress
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.search.live_collection import LiveCollection
@@ -36,7 +35,7 @@ from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.heads.trained import read_alignment_trained, read_untrained
 from aladin_network.scoring.correction import CorrectionConstants
-from aladin_network.types import Modality, Target
+from aladin_network.types import Target
 
 # All other files are the `rest` of their collection: offsets and skipped items.
 _STAGE_OF = {
@@ -78,7 +77,6 @@ class IndexInfo:
         metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one.
         sides: Collections of images, texts or both.
-        encoding: How a service encodes the queries of a modality, where this was tuned.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, or None if scores are not corrected.
         fitted_photos_indexed: See `Manifest`.
@@ -100,7 +98,6 @@ class IndexInfo:
     metric: str
     default_candidates: int
     sides: dict[Target, CollectionEntry]
-    encoding: dict[Modality, QueryEncoding]
     calibration: Calibration | None
     correction: CorrectionConstants | None
     fitted_photos_indexed: float | None
@@ -136,7 +133,6 @@ def describe(path: Path) -> IndexInfo:
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
         sides=sides,
-        encoding=manifest.encoding,
         calibration=manifest.calibration,
         correction=manifest.correction,
         fitted_photos_indexed=manifest.fitted_photos_indexed,

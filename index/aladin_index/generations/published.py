@@ -41,7 +41,6 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
-from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.format.records import drop_evaluations
 from aladin_index.generations.history import (
     PendingChanges,
@@ -55,7 +54,7 @@ from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_files import correction_id, is_fitted_with
 from aladin_network.errors import IndexMismatchError, InputError, SearchIndexError
 from aladin_network.files import describe_files
-from aladin_network.types import TARGETS, Modality, Target
+from aladin_network.types import TARGETS, Target
 
 # Commands whose generation contains none of the changes of the previous one.
 _FROM_NEW_SOURCES = ("build", "import", "merge")
@@ -142,7 +141,6 @@ def publish_entries(
     made_by: MadeBy,
     calibration: Calibration | None = None,
     new_files: NewFiles | None = None,
-    encoding: Mapping[Modality, QueryEncoding] | None = None,
 ) -> int:
     """Publish a generation with the files and the changes of the previous one.
 
@@ -156,7 +154,6 @@ def publish_entries(
         calibration: Calibration fitted to this index that replaces the manifest's, or None to keep
             the existing one.
         new_files: Files that are written anew, or None if all are shared.
-        encoding: Encoding of queries that replaces the manifest's, or None to keep it.
 
     Returns:
         The number of the new generation.
@@ -186,7 +183,6 @@ def publish_entries(
         texts=entries.get("texts", manifest.texts),
         calibration=calibration or manifest.calibration,
         fitted_photos_indexed=None if calibration else manifest.fitted_photos_indexed,
-        encoding=manifest.encoding if encoding is None else dict(encoding),
         files=manifest.files | describe_files(folder, names),
     )
     write_manifest(folder, new)

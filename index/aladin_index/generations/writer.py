@@ -42,7 +42,6 @@ from aladin_index.format.manifest import (
     write_manifest,
 )
 from aladin_index.format.models import check_same_model, copy_model
-from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
     CollectionSource,
@@ -66,7 +65,7 @@ from aladin_network.files import (
     write_json,
 )
 from aladin_network.scoring.correction import CORRECTION, HubCorrection
-from aladin_network.types import Modality, NullProgress, Progress, Target
+from aladin_network.types import NullProgress, Progress, Target
 
 # Entered when the new generation is in place but not yet live, left when it is live.
 GoingLive = Callable[[int], AbstractContextManager[None]]
@@ -145,7 +144,6 @@ def write_generation(
     calibration: Calibration | None = None,
     fitted_photos_indexed: float | None = None,
     correction: HubCorrection | None = None,
-    encoding: Mapping[Modality, QueryEncoding] | None = None,
 ) -> int:
     """Write a new generation of an index, one part in memory at a time, and make it live.
 
@@ -168,7 +166,6 @@ def write_generation(
         fitted_photos_indexed: Value as in `Manifest`; given only by a compaction, because its
             images are those of the previous generation. Otherwise they are counted here.
         correction: Hubness correction of the items, or None.
-        encoding: Encoding of queries tuned for an earlier generation, or None.
 
     Returns:
         The number of the new generation.
@@ -203,7 +200,6 @@ def write_generation(
                 calibration=fitted_photos.mark(calibration),
                 fitted_photos_indexed=share,
                 correction=None if correction is None else correction.constants,
-                encoding=dict(encoding or {}),
                 files=_describe_collections(folder, entries),
             )
             write_manifest(folder, manifest)

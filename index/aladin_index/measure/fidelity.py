@@ -21,7 +21,6 @@ from aladin_index.ann.first_stage import largest, retrieve
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
-from aladin_network.encoders.readers import PhotoInput
 from aladin_network.graphs.threads import compute_threads, set_compute_threads
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
@@ -39,25 +38,19 @@ class TuneQueries(NamedTuple):
         modality: Modality of all queries.
         embeddings: (queries, d_match) float32, L2-normalised.
         tokens: Real tokens of each query, (any, d_align) float32.
-        inputs: Some of the texts, or of the photos as the network takes them; empty if they are not
-            at hand.
     """
 
     modality: Modality
     embeddings: NDArray[np.float32]
     tokens: list[NDArray[np.float32]]
-    inputs: Sequence[str] | Sequence[PhotoInput] = ()
 
 
-def queries_of_encoding(
-    encoding: Encoding, modality: Modality, inputs: Sequence[str] | Sequence[PhotoInput] = ()
-) -> TuneQueries:
+def queries_of_encoding(encoding: Encoding, modality: Modality) -> TuneQueries:
     """Convert the encoding of some texts or photos to queries."""
     return TuneQueries(
         modality,
         np.ascontiguousarray(encoding.embedding),
         [encoding.item_tokens(row) for row in range(encoding.size)],
-        inputs,
     )
 
 

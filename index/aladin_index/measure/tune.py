@@ -20,10 +20,8 @@ from aladin_index.format.manifest import (
     Tuning,
 )
 from aladin_index.format.models import model_folder
-from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.measure.encoding import EncodingMeasurement, Inputs
 from aladin_index.measure.fidelity import (
     ExhaustiveTops,
     TimedSearch,
@@ -58,13 +56,11 @@ class TuneReport(NamedTuple):
     Attributes:
         generation: The new live generation.
         sides: New entries of the collections.
-        encoding: How a service encodes the queries of a modality, where there is a choice.
         warnings: Sentences about targets that could not be reached or measured.
     """
 
     generation: int
     sides: dict[Target, CollectionEntry]
-    encoding: dict[Modality, QueryEncoding]
     warnings: list[str]
 
 
@@ -107,16 +103,8 @@ def tune_index(
             tuner = _SideTuner(index, side, options, queries, progress)
             entries[target] = tuner.tune()
             warnings += tuner.warnings
-        encoding: dict[Modality, QueryEncoding] = {}
-        if options.device == "cpu":
-            asked: dict[Modality, Inputs] = {
-                modality: each.inputs for modality, each in queries.items()
-            }
-            measurement = EncodingMeasurement(index, options.at, options.agreement, progress)
-            encoding, unmeasured = measurement.run(asked, options.num_queries)
-            warnings += unmeasured
-        generation = publish_entries(root, index.manifest, entries, "tune", encoding=encoding)
-    return TuneReport(generation, entries, encoding, warnings)
+        generation = publish_entries(root, index.manifest, entries, "tune")
+    return TuneReport(generation, entries, warnings)
 
 
 class _SideTuner:

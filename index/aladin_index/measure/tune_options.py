@@ -17,7 +17,6 @@ class TuneOptions:
         at: Number of top hits that are compared.
         num_queries: Number of queries per collection, taken from the index.
         max_candidates: Largest number of candidates of a search.
-        agreement: Share of the top hits that another way to encode queries has to keep.
         device: Device on which the network encodes the queries. Searches are measured on the CPU,
             since the search width and the candidates are stored for it.
     """
@@ -27,7 +26,6 @@ class TuneOptions:
     at: int = 10
     num_queries: int = 200
     max_candidates: int = 1000
-    agreement: float = 0.97
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -37,7 +35,7 @@ class TuneOptions:
             ConfigError: If a share is outside (0, 1], or a number is below 1 or above the number of
                 candidates.
         """
-        for name in ("ann_recall", "fidelity", "agreement"):
+        for name in ("ann_recall", "fidelity"):
             share = getattr(self, name)
             if not 0 < share <= 1:
                 raise ConfigError(f"{name}: expected more than 0 and at most 1, got {share}")

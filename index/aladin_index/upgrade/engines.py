@@ -249,7 +249,7 @@ class _EngineUpgrade:
     def _load(self) -> Network:
         folder = model_folder(self._folder, self._begun.new_model_id)
         settings = self._settings
-        return load_for_inference(folder, settings.device, precision=settings.precision).model
+        return load_for_inference(folder, settings.device).model
 
     def encode(self) -> UpgradeReport:
         """Copy the live generation into an index of files, and upgrade that."""

@@ -51,7 +51,7 @@ from aladin_network.errors import (
 )
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.loading import load_for_inference
-from aladin_network.types import NullProgress, Precision, Progress, Target
+from aladin_network.types import NullProgress, Progress, Target
 
 _EXAMPLES = 5
 
@@ -68,7 +68,6 @@ class UpgradeSettings:
             the texts of the index.
         encoding: How items are encoded.
         device: Device of the networks.
-        precision: Precision in which items are encoded.
     """
 
     resume: bool = False
@@ -76,7 +75,6 @@ class UpgradeSettings:
     queries: Sequence[str] = ()
     encoding: EncodingSettings = field(default_factory=EncodingSettings)
     device: str = "cpu"
-    precision: Precision = "float32"
 
 
 class UpgradeReport(NamedTuple):
@@ -161,7 +159,7 @@ def upgrade_index(
             raise InputError(f"{root}: expected --model, as there is no upgrade to resume")
         if plan is None and model_id == live.model.id:
             raise InputError(f"{root}: expected another model than the index's own, got that one")
-        checkpoint = load_for_inference(folder, settings.device, precision=settings.precision)
+        checkpoint = load_for_inference(folder, settings.device)
         index = stack.enter_context(open_index(root))
         _check_kind(index, checkpoint, regions)
         if plan is None:

@@ -181,7 +181,6 @@ class SuccessorIndex:
             calibration=None,
             fitted_photos_indexed=None,
             correction=None,
-            encoding={},
         )
 
     @property

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.measure.encoding import MOST_PHOTOS
 from aladin_index.measure.fidelity import TuneQueries, queries_of_encoding
 from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import DataError, ImageError, InputError
@@ -47,7 +46,7 @@ def queries_of(
         queries: dict[Modality, TuneQueries] = {}
         texts = _sample(_texts(source), count)
         if texts:
-            queries["text"] = queries_of_encoding(_encode_texts(model, texts), "text", texts)
+            queries["text"] = queries_of_encoding(_encode_texts(model, texts), "text")
         if source.suffix.lower() != ".txt" and not texts_only:
             items = _items(lambda: image_items(source, None, regions))
             photos = _sample((item for item in items if isinstance(item, ImageItem)), count)
@@ -55,9 +54,7 @@ def queries_of(
                 inputs = _preprocessed(model, photos, regions)
                 if not inputs:
                     raise InputError(f"{source}: none of {len(photos)} photos can be read")
-                encoding = encode_images(model, inputs)
-                kept = inputs[:MOST_PHOTOS]
-                queries["image"] = queries_of_encoding(encoding, "image", kept)
+                queries["image"] = queries_of_encoding(encode_images(model, inputs), "image")
         if not queries:
             wanted = "texts" if texts_only else "texts or photos"
             raise InputError(f"{source}: expected {wanted} as queries, got none")

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from aladin_index.format.manifest import CollectionEntry
-from aladin_index.format.query_encoding import QueryEncoding
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
-from aladin_network.types import Modality, Target
+from aladin_network.types import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -176,27 +175,6 @@ def curve_tables(target: Target, side: CollectionEntry) -> list[Table]:
 
 def _width(search_width: int | None) -> str:
     return "all" if search_width is None else str(search_width)
-
-
-def encoding_tables(encoding: Mapping[Modality, QueryEncoding]) -> list[Table]:
-    """Build a table of the measured encoding of each modality's queries, with what was chosen."""
-    tables: list[Table] = []
-    for modality, tuned in encoding.items():
-        title = f"{modality} queries: encoding of {tuned.queries}, top {tuned.at} kept"
-        table = _table(title)
-        for name in ("computed by", "ms alone", "ms in a batch", "kept", "score differs by", ""):
-            table.add_column(name, justify="left" if name == "computed by" else "right")
-        for each in tuned.measured:
-            table.add_row(
-                str(each.way),
-                _ms(each.alone_ms),
-                _ms(each.batch_ms),
-                f"{each.overlap:.4f}",
-                f"{each.difference:.4f}",
-                _mark(each.way == tuned.chosen),
-            )
-        tables.append(table)
-    return tables
 
 
 def _table(title: str) -> Table:

@@ -23,7 +23,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import InputError, TextTooLongError
-from aladin_network.graphs.ways import query_network
+from aladin_network.graphs.network import query_network
 from aladin_network.inference import Network, QueryNetworks, encode_images, encode_texts, tokenize
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.memory import (
@@ -143,11 +143,8 @@ class QueryEncoder:
         Raises:
             CheckpointError: If a graph of its network cannot be loaded.
         """
-        model, tuned = index.checkpoint.model, index.manifest.encoding
-        texts, photos = (
-            self._networks.of(model, each, tuned[each].chosen if each in tuned else None)
-            for each in _MODALITIES
-        )
+        model = index.checkpoint.model
+        texts, photos = (self._networks.of(model, each) for each in _MODALITIES)
         if texts not in self._warm["text"]:
             with contextlib.suppress(InputError):  # a small vocabulary may have none of the words
                 encode_texts(texts, ["a photo"])
@@ -189,7 +186,6 @@ class QueryEncoder:
         limits_s = [min(own_s, last_s) for own_s in until_s] or [last_s] * len(queries)
         prepared = list(each(prepare, range(len(queries)), queries, limits_s))
         results = [None if isinstance(item, _Input) else item for item in prepared]
-        index = searcher.index
         for modality in _MODALITIES:
             inputs = {
                 place: item
@@ -197,8 +193,7 @@ class QueryEncoder:
                 if isinstance(item, _Input) and item.modality == modality and is_wanted(place)
             }
             if inputs:
-                own, tuned = index.checkpoint.model, index.manifest.encoding.get(modality)
-                model = self._networks.of(own, modality, tuned and tuned.chosen)
+                model = self._networks.of(searcher.index.checkpoint.model, modality)
                 encoded = self._run_network(model, list(inputs.values()))
                 for place, result in zip(inputs, encoded, strict=True):
                     results[place] = result

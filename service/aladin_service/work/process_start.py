@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aladin_index.format.models import likely_model_folder
-from aladin_network.graphs.loading import graph_runtime
+from aladin_network.graphs.loading import uses_graphs
 from aladin_network.types import DeviceName
 from aladin_service.observe.logs import log_setup
 
@@ -45,7 +45,7 @@ def prepare_processes(index: Path, device: DeviceName = "cpu") -> None:
         ConfigError: If the runtime of the network that the environment names is not available.
     """
     # Not the runtime of the graphs: ONNX Runtime starts a thread when it is imported.
-    has_graphs = device == "cpu" and graph_runtime(likely_model_folder(index)) is not None
+    has_graphs = device == "cpu" and uses_graphs(likely_model_folder(index))
     _CONTEXT.set_forkserver_preload(_PRELOAD if has_graphs else [*_PRELOAD, *_ENCODERS])
     with _signals_held():
         forkserver.ensure_running()

@@ -23,7 +23,7 @@ from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_index.upgrade.searcher import UpgradingSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError, IndexMismatchError
-from aladin_network.graphs.ways import query_network
+from aladin_network.graphs.network import query_network
 from aladin_network.inference import QueryNetworks, choose_precision
 from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
@@ -310,7 +310,6 @@ class WorkerPlan:
         make = partial(
             query_network,
             precision=choose_precision(self.settings.query_precision, place.device),
-            as_tuned=self.settings.query_precision == "auto" and place.device == "cpu",
             photo_threads=self.settings.photo_threads,
         )
         encoder = QueryEncoder(

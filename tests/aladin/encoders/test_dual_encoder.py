@@ -30,7 +30,7 @@ from aladin_network.config import (
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder, longest_text
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.graphs.ways import query_network
+from aladin_network.graphs.network import query_network
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import matching_scores
 from tests.tensors import encode_photos, encode_texts

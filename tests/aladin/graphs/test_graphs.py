@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,18 +16,15 @@ from PIL import Image
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import TextEncoderConfig, TowerConfig
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.graphs import runtimes
+from aladin_network.graphs import onnx_runtime
 from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
 from aladin_network.graphs.loading import load_for_inference, load_graphs
-from aladin_network.graphs.network import GraphNetwork, for_throughput
-from aladin_network.graphs.runtimes import Graph, open_graph
-from aladin_network.graphs.ways import query_network
+from aladin_network.graphs.network import GraphNetwork, for_throughput, query_network
+from aladin_network.graphs.onnx_runtime import Graph
 from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
-from aladin_network.types import RUNTIMES
-from tests.processor import pretend_bfloat16
 from tests.tensors import encode_photos, encode_texts
 
 TEXTS = ["two dogs run on the green grass", "a man", "a small red circle above a blue square"]
@@ -62,7 +56,7 @@ def assert_same(found: EncodedBatch, expected: EncodedBatch) -> None:
     assert (found.tokens[mask] - expected.tokens[mask]).abs().max() <= TOLERANCE
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", ["auto", "onnxruntime"])
 def test_graphs_encode_any_number_of_items_as_torch_does(
     exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
 ) -> None:
@@ -84,12 +78,12 @@ def test_many_callers_get_the_numbers_of_one(
     monkeypatch.setattr("aladin_network.graphs.network.compute_threads", lambda: 2)
     opened: list[Path] = []
 
-    def counted(path: Path, *options: Any) -> Graph:
+    def counted(path: Path, threads: int) -> Graph:
         opened.append(path)
-        return open_graph(path, *options)
+        return Graph(path, threads)
 
-    monkeypatch.setattr(runtimes, "open_graph", counted)
-    model = load_graphs(exported_checkpoint, "onnxruntime").model
+    monkeypatch.setattr(onnx_runtime, "Graph", counted)
+    model = load_graphs(exported_checkpoint).model
     network, callers, photos_a_call = for_throughput(model)
     assert (callers, photos_a_call) == (2, 1)
     expected = [encode_photos(model, [photo]) for photo in photos(4)]
@@ -102,71 +96,6 @@ def test_many_callers_get_the_numbers_of_one(
     assert len(opened) == 2  # for one thread and for two
     by_torch = load_checkpoint(exported_checkpoint).model
     assert for_throughput(by_torch) == (by_torch, 1, PHOTOS_AT_A_TIME)
-
-
-def test_queries_in_bfloat16_are_near_those_in_float32(
-    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pretend_bfloat16(monkeypatch)
-    model = load_graphs(exported_checkpoint, "openvino").model
-    queries = query_network(model, "text", precision="bfloat16")
-    assert isinstance(queries, GraphNetwork)
-    assert queries is not model
-    found, expected = encode_texts(queries, TEXTS), encode_texts(model, TEXTS)
-    assert found.embedding.dtype == torch.float32
-    assert torch.equal(found.mask, expected.mask)
-    assert torch.cosine_similarity(found.embedding, expected.embedding).min() > 0.99
-
-
-def test_texts_meet_openvino_in_few_shapes(
-    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shapes: set[tuple[int, ...]] = set()
-    run = runtimes.OpenVinoGraph.run
-
-    def noted(graph: runtimes.OpenVinoGraph, inputs: runtimes.Arrays) -> Any:
-        shapes.add(inputs["ids"].shape)
-        return run(graph, inputs)
-
-    monkeypatch.setattr(runtimes.OpenVinoGraph, "run", noted)
-    ours, theirs = (load_graphs(exported_checkpoint, name).model for name in RUNTIMES[::-1])
-    most = ours.config.text_encoder.max_tokens
-    texts = [" ".join(["a dog"] * words) for words in (1, 2, 6, 1, 3, 1, 1, 2, 1)]
-    texts.append(" ".join(["a"] * (most - 2)))
-    for count in (1, 2, 3, 5, 8, 9, 10):
-        some = texts[-count:]
-        assert_same(encode_texts(ours, some), encode_texts(theirs, some))
-    assert len(theirs.text.encoder.tokenize(texts, truncate=False).ids[0]) == most
-    assert {rows for rows, _ in shapes} == {1, 2, 4, 8, 12}
-    assert {length for _, length in shapes} == {most}
-    for count in range(1, 10):
-        assert_same(encode_texts(ours, texts[:count]), encode_texts(theirs, texts[:count]))
-    assert all(length % 4 == 0 for _, length in shapes)
-
-
-def test_the_items_of_a_build_in_bfloat16(
-    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pretend_bfloat16(monkeypatch)
-    exact = load_graphs(exported_checkpoint, "openvino").model
-    found = load_for_inference(exported_checkpoint, precision="bfloat16").model
-    assert isinstance(found, GraphNetwork)
-    for ours, theirs in (
-        (encode_texts(found, TEXTS), encode_texts(exact, TEXTS)),
-        (encode_photos(found, photos(3)), encode_photos(exact, photos(3))),
-    ):
-        assert ours.mask.equal(theirs.mask)
-        assert torch.cosine_similarity(ours.embedding, theirs.embedding).min() > 0.99
-    monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
-    with pytest.raises(ConfigError, match="openvino computes it, got ALADIN_RUNTIME=onnxruntime"):
-        load_for_inference(exported_checkpoint, precision="bfloat16")
-    monkeypatch.delenv("ALADIN_RUNTIME")
-    pretend_bfloat16(monkeypatch, multiplied=False)
-    with pytest.raises(ConfigError, match="this processor does not multiply it"):
-        load_for_inference(exported_checkpoint, precision="bfloat16")
-    monkeypatch.setattr(runtimes, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[openvino\]'"):
-        load_for_inference(exported_checkpoint, precision="bfloat16")
 
 
 def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -> None:
@@ -207,7 +136,7 @@ def test_without_an_export_torch_encodes(
     tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not isinstance(load_for_inference(tiny_checkpoint).model, GraphNetwork)
-    monkeypatch.setenv("ALADIN_RUNTIME", "openvino")
+    monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
     with pytest.raises(CheckpointError, match="aladin export onnx"):
         load_for_inference(tiny_checkpoint)
 
@@ -218,7 +147,7 @@ def test_torch_and_unknown_runtimes_by_the_variable(
     monkeypatch.setenv("ALADIN_RUNTIME", "torch")
     assert not isinstance(load_for_inference(exported_checkpoint).model, GraphNetwork)
     monkeypatch.setenv("ALADIN_RUNTIME", "tensorrt")
-    with pytest.raises(ConfigError, match="auto, torch, onnxruntime, openvino, got 'tensorrt'"):
+    with pytest.raises(ConfigError, match="auto, torch, onnxruntime, got 'tensorrt'"):
         load_for_inference(exported_checkpoint)
 
 
@@ -254,21 +183,44 @@ def test_damage_is_found(damaged: Path) -> None:
         load_for_inference(damaged)
 
 
-def test_signals_are_handled_after_openvino_has_let_go_of_its_graphs(
-    exported_checkpoint: Path,
+def test_a_runtime_that_is_not_installed_or_for_another_device_is_named(
+    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = graph_path(exported_checkpoint, "text")
-    script = f"""
-import gc, signal
-from pathlib import Path
-from aladin_network.graphs.runtimes import OpenVinoGraph
-first, second = (OpenVinoGraph(Path({str(graph)!r}), 1, "float32") for _ in range(2))
-del first
-gc.collect()
-del second
-gc.collect()
-signal.signal(signal.SIGTERM, lambda *_: print("handled"))
-signal.raise_signal(signal.SIGTERM)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
+    monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
+    with pytest.raises(ConfigError, match="it computes on the CPU, not cuda:0"):
+        load_for_inference(exported_checkpoint, "cuda:0")
+    monkeypatch.setattr(onnx_runtime, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[onnx\]'"):
+        load_for_inference(exported_checkpoint)
+    monkeypatch.delenv("ALADIN_RUNTIME")
+    assert isinstance(load_for_inference(exported_checkpoint).model, AladinModel)
+
+
+def test_graphs_encode_the_texts_of_queries_in_float32(exported_checkpoint: Path) -> None:
+    model = load_graphs(exported_checkpoint).model
+    assert query_network(model, "text", "bfloat16") is model
+
+
+def test_a_query_photo_has_its_own_number_of_threads(
+    exported_checkpoint: Path,
+    build_tiny: Callable[..., AladinModel],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[tuple[str, int]] = []
+
+    def noted(path: Path, threads: int) -> Graph:
+        opened.append((path.stem, threads))
+        return Graph(path, threads)
+
+    monkeypatch.setattr("aladin_network.graphs.network.compute_threads", lambda: 1)
+    monkeypatch.setattr(onnx_runtime, "Graph", noted)
+    model = load_graphs(exported_checkpoint).model
+    asking = query_network(model, "image", photo_threads=2)
+    texts = query_network(model, "text", photo_threads=2)
+    found = encode_photos(asking, photos(1))
+    encode_texts(texts, TEXTS)
+    assert opened == [("image", 2), ("text", 1)]
+    assert_same(found, encode_photos(model, photos(1)))
+    assert query_network(model, "image", photo_threads=1) is model
+    by_torch = build_tiny()  # whose threads are those of the process
+    assert query_network(by_torch, "image", photo_threads=2) is by_torch

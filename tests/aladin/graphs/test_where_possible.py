@@ -17,7 +17,6 @@ from aladin_network.graphs.export import export_where_possible
 from aladin_network.graphs.files import GRAPHS
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.model import AladinModel
-from aladin_network.types import RUNTIMES
 
 
 @pytest.fixture
@@ -84,7 +83,7 @@ def test_none_are_written_for_torch(
 def test_an_interruption_leaves_a_checkpoint_without_graphs(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for package in ("onnx", "onnxscript", RUNTIMES[0]):
+    for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason=f"the package {package} is not installed (extra dev)")
 
     def interrupted(*words: Any) -> None:

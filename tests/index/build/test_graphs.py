@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,8 @@ from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import EMBEDDINGS, MODEL, generation_folder
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.settings import BuildSettings
-from aladin_network.errors import ConfigError, IndexCorruptError
+from aladin_network.errors import IndexCorruptError
 from aladin_network.graphs.network import GraphNetwork
-from tests.processor import pretend_bfloat16
 
 
 @pytest.fixture
@@ -67,25 +64,3 @@ def test_a_build_by_graphs(
         path.unlink()
     graphs.rmdir()
     assert verify_index(tmp_path / "auto").files == before - len(files)
-
-
-def test_a_build_in_bfloat16(
-    exported_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    photos = photo_items(tmp_path)
-    texts = [TextItem(id=f"t{number}", text="a dog " * (1 + number)) for number in range(4)]
-    monkeypatch.setenv("ALADIN_RUNTIME", "auto")
-    pretend_bfloat16(monkeypatch)
-    rounded = BuildSettings(precision="bfloat16")
-    for settings in (BuildSettings(), rounded):
-        build_index(exported_checkpoint, tmp_path / settings.precision, photos, texts, settings)
-    for target in ("images", "texts"):
-        exact, found = (
-            np.load(generation_folder(tmp_path / name, 1) / target / EMBEDDINGS).astype(np.float64)
-            for name in ("float32", "bfloat16")
-        )
-        assert (exact * found).sum(axis=1).min() > 0.99
-    with pytest.raises(ConfigError, match="the CPU computes it, got the device cuda"):
-        on_gpu = replace(rounded, device="cuda")
-        build_index(exported_checkpoint, tmp_path / "gpu", photos, texts, on_gpu)
-    assert not (tmp_path / "gpu").exists()

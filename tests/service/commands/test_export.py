@@ -103,7 +103,7 @@ def test_graphs_that_do_not_compute_the_same_are_not_kept(
 
 
 def test_a_missing_package_is_named(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = {"onnx", "openvino"}
+    installed = {"onnx", "onnxruntime"}
     monkeypatch.setattr(export, "find_spec", lambda name: name in installed or None)
     result = onnx(tiny_checkpoint)
     assert result.exit_code == 2

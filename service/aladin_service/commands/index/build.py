@@ -30,7 +30,6 @@ from aladin_service.commands.index.build_options import (
     ModelOption,
     OutOption,
     PartOption,
-    PrecisionOption,
     ReadersOption,
     RecallOption,
     ReplaceOption,
@@ -88,7 +87,6 @@ def build(
     ann_recall: RecallOption = 0.99,
     tokens: TokensOption = "float16",
     keep_regions: KeepRegionsOption = None,
-    precision: PrecisionOption = "float32",
     filter_fields: FieldsOption = None,
     max_metadata: MaxMetadataOption = None,
     shards: ShardsOption = None,
@@ -121,7 +119,7 @@ def build(
     SRC), read (photos from disk), decode (to pixels), encode (network), write, ann. Threads take
     photos and texts through the first three while files are written: read_s, decode_s and encode_s
     are the time that was spent waiting for them, split in proportion to their work. If the first
-    two are large, increase --readers; if encode_s is, use a faster --device or --precision.
+    two are large, increase --readers; if encode_s is, use a faster --device.
 
     With --ray the nodes of a cluster encode; this machine lists, writes and makes the same files.
     Nodes need the same package versions as this machine, and the photos at the same paths. Shards
@@ -140,7 +138,6 @@ def build(
         ann_recall=ann_recall,
         token_dtype=tokens,
         keep_regions=keep_regions,
-        precision=precision,
         filter_fields=fields_of(filter_fields),
         shards=shards,
         part=_part(part),

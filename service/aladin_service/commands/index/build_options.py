@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aladin_network.types import DeviceName, Precision, TokenDtype
+from aladin_network.types import DeviceName, TokenDtype
 from aladin_service.commands.options import parse_bytes
 
 if TYPE_CHECKING:
@@ -82,14 +82,6 @@ KeepRegionsOption = Annotated[
         metavar="N",
         help="Regions stored of each photo: the N that texts of the index about such photos need. "
         "Photos that are added later keep all. [default: all]",
-    ),
-]
-PrecisionOption = Annotated[
-    Precision,
-    typer.Option(
-        "--precision",
-        help="Arithmetic of the network; bfloat16 takes two thirds of the time, on processors that "
-        "multiply it and with the package openvino, and changes the order of some hits.",
     ),
 ]
 FieldsOption = Annotated[

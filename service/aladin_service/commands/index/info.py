@@ -40,7 +40,6 @@ def info(
         check_plot,
         curve_tables,
         draw_curves,
-        encoding_tables,
     )
     from aladin_service.reports.tables import facts_table, print_table
 
@@ -60,8 +59,6 @@ def info(
         for target, side in described.sides.items():
             for table in curve_tables(target, side):
                 print_table(table)
-        for table in encoding_tables(described.encoding):
-            print_table(table)
     for warning in calibration_warnings(described):
         typer.echo(f"warning: {warning}", err=True)
 

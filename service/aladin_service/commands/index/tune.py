@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -52,20 +51,11 @@ CandidatesOption = Annotated[
         "--candidates", min=1, metavar="MAX", help="Largest number of candidates to store."
     ),
 ]
-AgreementOption = Annotated[
-    float,
-    typer.Option(
-        "--agreement",
-        help="Share of the top hits that another runtime or precision has to keep to be chosen for "
-        "the queries of a service.",
-    ),
-]
 QueryDeviceOption = Annotated[
     DeviceName,
     typer.Option(
         "--device",
-        help="Where the network encodes --queries; the measured searches run on the CPU, and the "
-        "encoding is measured there alone.",
+        help="Where the network encodes --queries; the measured searches run on the CPU.",
     ),
 ]
 
@@ -78,7 +68,6 @@ def tune(
     at: AtOption = 10,
     num_queries: NumQueriesOption = 200,
     candidates: CandidatesOption = 1000,
-    agreement: AgreementOption = 0.97,
     device: QueryDeviceOption = "cpu",
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
@@ -90,10 +79,9 @@ def tune(
     In: INDEX. Out: a new generation, live at once, which shares the files of the previous one and
     stores the best search settings: the width and oversampling of the first stage that find
     --ann-recall of the exact nearest items in the least time, and the fewest candidates with which
-    two-stage search keeps --fidelity of the top hits of scoring every item; and, for services, the
-    fastest runtime and precision that encode queries and keep --agreement of the top hits. The
-    measurements are printed on stdout. Goals that cannot be reached are reported on stderr, and the
-    best settings found are stored.
+    two-stage search keeps --fidelity of the top hits of scoring every item. The measurements are
+    printed on stdout. Goals that cannot be reached are reported on stderr, and the best settings
+    found are stored.
     """
     from aladin_index.generations.info import describe
     from aladin_index.measure.tune import tune_index
@@ -104,7 +92,6 @@ def tune(
         curve_tables,
         curves_data,
         draw_curves,
-        encoding_tables,
     )
     from aladin_service.reports.tables import print_table
 
@@ -116,7 +103,6 @@ def tune(
         at=at,
         num_queries=num_queries,
         max_candidates=candidates,
-        agreement=agreement,
         device=network_device(device),
     )
     store = opened_regions(regions, region_labels)
@@ -131,7 +117,6 @@ def tune(
         data = {
             "generation": report.generation,
             **{target: curves_data(side) for target, side in report.sides.items()},
-            "encoding": {modality: asdict(each) for modality, each in report.encoding.items()},
             "warnings": report.warnings,
         }
         typer.echo(json.dumps(data, indent=2))
@@ -139,6 +124,4 @@ def tune(
     for target, side in report.sides.items():
         for table in curve_tables(target, side):
             print_table(table)
-    for table in encoding_tables(report.encoding):
-        print_table(table)
     typer.echo(f"{index}: generation {report.generation}")

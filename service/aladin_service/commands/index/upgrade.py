@@ -14,7 +14,6 @@ from aladin_service.commands.index.build_options import (
     MODEL_HELP,
     BuildDeviceOption,
     MaxPixelsOption,
-    PrecisionOption,
     ReadersOption,
     image_limits,
 )
@@ -82,7 +81,6 @@ def upgrade(
     queries: QueriesOption = None,
     detector: DetectorOption = None,
     max_pixels: MaxPixelsOption = None,
-    precision: PrecisionOption = "float32",
     batch_size: UpgradeBatchOption = 128,
     part_items: PartItemsOption = 1024,
     readers: ReadersOption = None,
@@ -134,7 +132,6 @@ def upgrade(
             limits=image_limits(max_pixels),
         ),
         device=on,
-        precision=precision,
     )
     finder = _detector(index, folder, detector, on)
     with _explained(index), stderr_progress() as progress:

@@ -11,7 +11,6 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from aladin_service.cli import app
-from tests.processor import pretend_bfloat16
 
 FEW = ["--at", "2", "--num-queries", "8", "--candidates", "12", "--fidelity", "0.5"]
 
@@ -43,25 +42,6 @@ def test_tune_publishes_what_it_prints(built: Path, tmp_path: Path) -> None:
         assert drawn.format == "PNG"
         assert drawn.width > drawn.height > 500
         assert len(drawn.convert("RGB").getcolors(maxcolors=2**20) or []) > 10
-
-
-def test_the_encoding_of_queries_is_measured_and_kept(
-    built: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pretend_bfloat16(monkeypatch)
-    every = [*FEW, "--agreement", "1e-9"]
-    tuned = json.loads(aladin("index", "tune", built, *every, "--json").stdout)["encoding"]
-    assert json.loads(aladin("index", "info", built, "--json").stdout)["encoding"] == tuned
-    (text,) = tuned.values()  # torch has one way for photos
-    assert [each["way"]["precision"] for each in text["measured"]] == ["float32", "bfloat16"]
-    assert text["chosen"] in [each["way"] for each in text["measured"]]
-    assert text["overlap_wanted"] == 1e-9
-    shown = aladin("index", "info", built).stdout
-    assert "text queries: encoding of 8, top 2 kept" in shown
-    rows = [line for line in shown.splitlines() if "torch in " in line]
-    assert ["chosen" in row for row in rows] == [
-        each["way"] == text["chosen"] for each in text["measured"]
-    ]
 
 
 def test_info_shows_both_curves_and_the_rest(built: Path, tmp_path: Path) -> None:
@@ -103,7 +83,6 @@ def test_what_was_not_reached_is_a_warning(built: Path) -> None:
     ("words", "says"),
     [
         (["--fidelity", "2"], "fidelity: expected more than 0 and at most 1, got 2.0"),
-        (["--agreement", "0"], "agreement: expected more than 0 and at most 1, got 0.0"),
         (["--plot", "curves.svg", *FEW], "expected the name of a .png file"),
     ],
 )
