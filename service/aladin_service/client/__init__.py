@@ -9,11 +9,10 @@ ClientError and its kinds         see `aladin_service.client_errors`
 
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_service.client.additions import NewPhoto, NewText
-from aladin_service.client.async_client import AsyncAladinClient
 from aladin_service.client.calls import Photo
+from aladin_service.client.clients import AladinClient, AsyncAladinClient
 from aladin_service.client.connection import RetryPolicy
 from aladin_service.client.searches import Search, SearchPart
-from aladin_service.client.sync_client import AladinClient
 from aladin_service.client_errors import (
     ClientError,
     ConflictError,

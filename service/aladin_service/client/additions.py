@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aladin_network.errors import InputError
 from aladin_network.types import OnDuplicate, Target
-from aladin_service.client.calls import Call, content_body, form_body, read_as
-from aladin_service.client.connection import Again
+from aladin_service.client.calls import Call, Calls, content_body, form_body, read_as
+from aladin_service.client.connection import ADD_BYTES, ADD_ITEMS, Again
 from aladin_service.client.pictures import (
     PictureSource,
     can_be_sent_again,
@@ -60,11 +60,22 @@ class NewText:
 NewItem = NewPhoto | NewText
 
 
-def add_photo_call(photo: NewPhoto, on_duplicate: OnDuplicate) -> Call[Added]:
-    """Add one photo; its files are sent as a form, and read during the transfer."""
+def add_photo(photo: NewPhoto, on_duplicate: OnDuplicate = "error") -> Call[Added]:
+    """Add one photo; its file is read while it is sent.
+
+    Args:
+        photo: The new item.
+        on_duplicate: Treatment of an id that already exists. With "error" a broken connection is
+            not retried, because the photo may have been added.
+
+    Raises:
+        ConflictError: If `on_duplicate` is "error" and the ID exists already.
+        RefusedInputError: If the photo is not a picture, or exceeds a limit.
+        OSError: If the file cannot be read.
+    """
     files = _files(photo)
     if not files:
-        return add_call([photo], on_duplicate)
+        return _add([photo], on_duplicate)
     return Call(
         method="POST",
         path="v1/items/images",
@@ -75,12 +86,59 @@ def add_photo_call(photo: NewPhoto, on_duplicate: OnDuplicate) -> Call[Added]:
     )
 
 
-def add_call(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Call[Added]:
-    """Add items of one kind in one step, all or none.
+def add_photos(photos: Sequence[NewPhoto], on_duplicate: OnDuplicate = "error") -> Call[Added]:
+    """Add several photos in one step, all or none; otherwise as `add_photo`."""
+    return _add(photos, on_duplicate)
+
+
+def add_text(text: NewText, on_duplicate: OnDuplicate = "error") -> Call[Added]:
+    """Add one text; otherwise as `add_photo`."""
+    return _add([text], on_duplicate)
+
+
+def add_texts(texts: Sequence[NewText], on_duplicate: OnDuplicate = "error") -> Call[Added]:
+    """Add several texts in one step, all or none; otherwise as `add_photo`."""
+    return _add(texts, on_duplicate)
+
+
+def add_many(
+    items: Iterable[NewItem],
+    on_duplicate: OnDuplicate = "error",
+    *,
+    max_items: int = ADD_ITEMS,
+    max_bytes: int = ADD_BYTES,
+) -> Calls[Added]:
+    """Add any number of photos and texts in their order, in requests of bounded size.
 
     Args:
-        items: At least one item.
-        on_duplicate: Handling of an id that already exists.
+        items: New items, read while the requests are sent; each request has items of one kind.
+        on_duplicate: Treatment of ids that already exist.
+        max_items: Maximum number of items in a request.
+        max_bytes: Maximum bytes of pictures in a request; a larger picture is sent alone.
+
+    Yields:
+        The result of each request, once it is on the disk; an error undoes none before it.
+
+    Raises:
+        ServiceError: If the service rejects a whole request, as in `add_photo`.
+        OSError: If a file cannot be read.
+    """
+    group: list[NewItem] = []
+    group_bytes = 0
+    for item in items:
+        size = _sent_bytes(item, max_bytes)
+        full = len(group) == max_items or group_bytes + size > max_bytes
+        if group and (full or type(item) is not type(group[0])):
+            yield _add(group, on_duplicate)
+            group, group_bytes = [], 0
+        group.append(item)
+        group_bytes += size
+    if group:
+        yield _add(group, on_duplicate)
+
+
+def _add(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Call[Added]:
+    """Add items of one kind in one step, all or none.
 
     Raises:
         InputError: If there are no items.
@@ -98,34 +156,6 @@ def add_call(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Call[Added]
             lambda: json_list_chunks("items", ((_fields(item), _files(item)) for item in items))
         ),
     )
-
-
-def add_calls(
-    items: Iterable[NewItem], on_duplicate: OnDuplicate, max_items: int, max_bytes: int
-) -> Iterator[Call[Added]]:
-    """Add any number of items, in requests of bounded size and in their order.
-
-    Args:
-        items: Items of both kinds; each request contains items of one kind.
-        on_duplicate: Handling of an id that already exists.
-        max_items: Largest number of items per request.
-        max_bytes: Largest total size of a request's files as sent; a larger file is sent alone.
-
-    Raises:
-        OSError: If a picture's file does not exist.
-    """
-    group: list[NewItem] = []
-    group_bytes = 0
-    for item in items:
-        size = _sent_bytes(item, max_bytes)
-        full = len(group) == max_items or group_bytes + size > max_bytes
-        if group and (full or type(item) is not type(group[0])):
-            yield add_call(group, on_duplicate)
-            group, group_bytes = [], 0
-        group.append(item)
-        group_bytes += size
-    if group:
-        yield add_call(group, on_duplicate)
 
 
 def _again(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Again:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -14,13 +14,14 @@ from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_network.types import Target
 from aladin_service.client.calls import (
     Call,
+    Calls,
     content_body,
     foreign_answer,
     form_body,
     json_body,
     read_by,
 )
-from aladin_service.client.connection import ErrorDetail, error_of
+from aladin_service.client.connection import BATCH_QUERIES, ErrorDetail, error_of
 from aladin_service.client.pictures import (
     PictureSource,
     again_with,
@@ -155,9 +156,30 @@ _DEFAULT = Search()
 Outcome = SearchAnswer | ServiceError
 
 
-def search_call(search: Search) -> Call[SearchAnswer]:
-    """Run one search; files are sent as a form, read during the transfer."""
+def search_images(text: str | None = None, **fields: Unpack[SearchFields]) -> Call[SearchAnswer]:
+    """Find the images that fit a text, a picture or an item.
+
+    Args:
+        text: Words, or None if `image`, `id` or `regions` is given.
+        fields: Search options, see `SearchFields`.
+
+    Raises:
+        ServiceError: If the service rejects the request.
+        ServiceUnreachableError: If the service does not answer.
+        OSError: If a picture's file cannot be read.
+    """
+    return search(Search(text, "images", **fields))
+
+
+def search_texts(text: str | None = None, **fields: Unpack[SearchFields]) -> Call[SearchAnswer]:
+    """Find the texts that fit a picture, a text or an item; as `search_images`."""
+    return search(Search(text, "texts", **fields))
+
+
+def search(search: Search) -> Call[SearchAnswer]:
+    """Ask one search that is put together already; otherwise as `search_images`."""
     fields, files = search.plain_fields(), search.files()
+    # Files are sent as a form, read during the transfer.
     return Call(
         method="POST",
         path=f"v1/search/{search.target}",
@@ -167,8 +189,19 @@ def search_call(search: Search) -> Call[SearchAnswer]:
     )
 
 
-def batch_call(searches: Sequence[Search]) -> Call[list[Outcome]]:
-    """Run many searches in one request; the outcomes have the same order."""
+def search_batch(searches: Sequence[Search]) -> Call[list[Outcome]]:
+    """Ask several searches in one request.
+
+    Args:
+        searches: One search or more, at most the service's ALADIN_MAX_BATCH_QUERIES.
+
+    Returns:
+        In the same order, an answer or the error of each.
+
+    Raises:
+        ServiceError: If the service rejects the whole batch.
+        ServiceUnreachableError, OSError: See `search_images`.
+    """
 
     def read(response: httpx.Response) -> list[Outcome]:
         try:
@@ -194,26 +227,36 @@ def batch_call(searches: Sequence[Search]) -> Call[list[Outcome]]:
     )
 
 
-def batch_calls(
-    queries: Iterable[str | Search], target: Target, batch_size: int, fields: SearchFields
-) -> Iterator[Call[list[Outcome]]]:
-    """Run any number of searches, one batch per request.
+def search_many(
+    queries: Iterable[str | Search],
+    target: Target = "images",
+    *,
+    batch_size: int = BATCH_QUERIES,
+    **fields: Unpack[SearchFields],
+) -> Calls[list[Outcome]]:
+    """Ask any number of searches, a batch in a request.
 
     Args:
-        queries: Texts, to which `target` and `fields` apply, and searches, which are sent
-            unchanged.
-        target: Kind of items to find for the texts.
+        queries: Texts, to which `target` and `fields` apply, and searches, which are complete.
+        target: Collection to search for the texts.
         batch_size: Number of searches per request.
-        fields: Options of the texts.
+        fields: Search options for the texts, see `SearchFields`.
+
+    Yields:
+        In the same order, an answer or the error of each, as the batches come back.
+
+    Raises:
+        ServiceError: If the service rejects a whole batch.
+        ServiceUnreachableError, OSError: See `search_images`.
     """
     batch: list[Search] = []
     for query in queries:
         batch.append(Search(query, target, **fields) if isinstance(query, str) else query)
         if len(batch) == batch_size:
-            yield batch_call(batch)
+            yield search_batch(batch)
             batch = []
     if batch:
-        yield batch_call(batch)
+        yield search_batch(batch)
 
 
 class _Failed(BaseModel):

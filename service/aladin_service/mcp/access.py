@@ -15,8 +15,8 @@ import httpx
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
-from aladin_service.client.async_client import AsyncAladinClient
 from aladin_service.client.calls import Photo
+from aladin_service.client.clients import AsyncAladinClient
 from aladin_service.client.connection import RetryPolicy
 from aladin_service.client.searches import Search, SearchPart
 from aladin_service.search.answers import (

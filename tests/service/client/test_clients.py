@@ -33,6 +33,7 @@ from aladin_service.client import (
     ServiceError,
     ServiceUnreachableError,
     TooBusyError,
+    items,
 )
 
 HIT = {
@@ -563,6 +564,20 @@ def test_both_clients_have_the_same_methods() -> None:
         }
 
     assert methods(AladinClient) == methods(AsyncAladinClient)
+    assert len(methods(AladinClient)) == 24
+
+
+@pytest.mark.parametrize("client", [AladinClient, AsyncAladinClient])
+def test_a_method_shows_the_arguments_and_the_text_of_its_request(client: type) -> None:
+    for name, made in (("list_items", items.list_items), ("every_item", items.every_item)):
+        method = getattr(client, name)
+        assert method.__doc__ == made.__doc__
+        shown = inspect.signature(method).parameters
+        asked = inspect.signature(made).parameters
+        assert list(shown.values())[1:] == list(asked.values())
+        assert next(iter(shown)) == "self"
+    assert "metadata field" in inspect.getdoc(client("http://host").index_fields)
+    assert inspect.iscoroutinefunction(AsyncAladinClient.index)
 
 
 def test_a_client_needs_neither_the_network_nor_the_service() -> None:

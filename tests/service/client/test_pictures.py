@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aladin_service.client import AladinClient, RefusedInputError
-from aladin_service.client.additions import NewItem, NewPhoto, NewText, add_call, add_calls
+from aladin_service.client.additions import NewItem, NewPhoto, NewText, add_many, add_photos
 from aladin_service.client.pictures import (
     base64_chunks,
     can_be_sent_again,
@@ -110,7 +110,7 @@ def test_a_json_list_is_written_in_pieces() -> None:
 def sent(items: list[NewItem], max_items: int, max_bytes: int) -> list[tuple[str, list[str]]]:
     """The paths of the requests, and the ids in each."""
     found: list[tuple[str, list[str]]] = []
-    for call in add_calls(items, "error", max_items, max_bytes):
+    for call in add_many(items, max_items=max_items, max_bytes=max_bytes):
         with call.body() as body:
             assert body.content is not None
             ids = [item["id"] for item in json.loads(b"".join(body.content))["items"]]
@@ -152,7 +152,7 @@ def test_requests_are_bounded_in_items_and_bytes_and_hold_one_kind() -> None:
 def test_additions_are_sent_again_only_where_that_does_no_harm(
     on_duplicate: str, source: bytes, again: str
 ) -> None:
-    call = add_call([NewPhoto("1", b"y"), NewPhoto("2", source)], on_duplicate)  # pyright: ignore
+    call = add_photos([NewPhoto("1", b"y"), NewPhoto("2", source)], on_duplicate)  # pyright: ignore
     assert call.again == again
 
 

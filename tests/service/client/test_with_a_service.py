@@ -25,15 +25,14 @@ from aladin_service.client import (
     RefusedInputError,
     Search,
     SearchAnswer,
-    async_client,
-    sync_client,
+    clients,
 )
 from aladin_service.evidence.png import read_evidence
 
 
-@pytest.mark.parametrize("module", [sync_client, async_client])
-def test_the_examples_in_the_documentation(url: str, module: object) -> None:
-    examples = doctest.DocTestFinder().find(module, globs={"url": url})  # pyright: ignore
+@pytest.mark.parametrize("client", [AladinClient, AsyncAladinClient])
+def test_the_examples_in_the_documentation(url: str, client: type) -> None:
+    examples = doctest.DocTestFinder().find(client, module=clients, globs={"url": url})
     runner = doctest.DocTestRunner()
     for example in examples:
         runner.run(example)

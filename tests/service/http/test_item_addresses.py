@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from starlette.routing import Match
 
 import aladin_service
-from aladin_service.client.calls import delete_call, item_call, item_path, photo_call
+from aladin_service.client import items
+from aladin_service.client.items import item_path
 from aladin_service.http.routes import pictures
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -59,15 +60,15 @@ def received(address: str) -> str:
 
 @given(ids)
 def test_the_route_reads_the_id_that_was_written(item_id: str) -> None:
-    assert received(photo_call(item_id, None).path) == item_id
+    assert received(items.photo(item_id).path) == item_id
 
 
 @pytest.mark.parametrize("item_id", ODD)
 def test_all_calls_write_an_id_in_the_same_way(item_id: str) -> None:
     written = item_path(item_id)
-    assert photo_call(item_id, 64).path == f"v1/images/{written}"
-    assert item_call("texts", item_id).path == f"v1/items/texts/{written}"
-    assert delete_call("images", item_id).path == f"v1/items/images/{written}"
+    assert items.photo(item_id, 64).path == f"v1/images/{written}"
+    assert items.item("texts", item_id).path == f"v1/items/texts/{written}"
+    assert items.delete("images", item_id).path == f"v1/items/images/{written}"
     assert received(f"v1/images/{written}") == item_id
 
 
@@ -132,7 +133,7 @@ async def test_photos_of_folders_are_served_behind_a_proxy(
             for item_id in image_ids:
                 if item_id == "../street":
                     continue
-                for path in (photo_call(item_id, 32).path, item_call("images", item_id).path):
+                for path in (items.photo(item_id, 32).path, items.item("images", item_id).path):
                     assert (await proxied.get(f"/{path}")).status_code == 200, path
 
 
