@@ -203,11 +203,6 @@ def _service_gone(page: SearchPage, asked: Asked) -> None:
     expect(page.page.locator("#offline")).to_be_visible()
 
 
-def _index(page: SearchPage, asked: Asked) -> None:
-    page.open().find(asked.words)  # among the slow queries then
-    page.open_state()
-
-
 def _api(page: SearchPage, asked: Asked) -> None:
     del asked
     page.open_api("search_images")
@@ -232,7 +227,6 @@ STATES: dict[str, PageState] = {
     "nothing-found": PageState(_nothing_found),
     "photo-gone": PageState(_photo_gone, ("status of 404",)),
     "photo-refused": PageState(_photo_refused, ("status of 415",)),
-    "index": PageState(_index, path="/state"),
     "api": PageState(_api, path="/docs"),
     "loading": PageState(_loading),
     "overloaded": PageState(_overloaded, ("status of 429",)),

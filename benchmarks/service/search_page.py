@@ -188,12 +188,6 @@ class SearchPage:
         self.page.goto(f"{self.url}/#{fragment}" if fragment else f"{self.url}/")
         return self
 
-    def open_state(self) -> None:
-        """Open the page of the index's state; return when all of it is shown."""
-        self.page.goto(f"{self.url}/state")
-        expect(self.page.locator("#left-out-body")).not_to_be_empty()
-        expect(self.page.locator("#slow-body")).not_to_be_empty()
-
     def open_api(self, operation: str) -> None:
         """Open the page of the API; return when an operation is unfolded."""
         self.page.goto(f"{self.url}/docs#{operation}")

@@ -162,8 +162,6 @@ class ServiceSettings(BaseSettings):
         max_documents: Maximum number of documents that one request re-ranks or encodes.
         max_document_pixels: Maximum number of pixels of all photos together that one request
             re-ranks or encodes.
-        slow_queries: Number of slowest queries of about the last hour that are kept in memory for
-            readers of the metrics; 0 disables it.
         engine_url: Address of the vector database of an index that is stored in one. Unset: the
             address in the index folder. Required with a token.
         engine_token: Token for the vector database. Unset: no authentication. It is sent only to
@@ -237,7 +235,6 @@ class ServiceSettings(BaseSettings):
     max_items: int = Field(default=100, ge=1)
     max_documents: int = Field(default=1000, ge=1)
     max_document_pixels: int = Field(default=256_000_000, ge=1)
-    slow_queries: int = Field(default=20, ge=0, le=1000)
     engine_url: str | None = None
     engine_token: SecretStr | None = None
     engine_timeout_s: float = Field(default=10.0, gt=0)

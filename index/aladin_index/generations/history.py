@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aladin_index.changes.database import changes_database, changes_folder
-from aladin_index.changes.opening import open_to_read
+from aladin_index.changes.opening import SeenFiles, open_to_read
 from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import (
-    CHANGES,
     CURRENT,
     generation_folder,
     live_generation,
     published_generations,
 )
-from aladin_index.format.manifest import MANIFEST, Manifest, read_manifest
-from aladin_index.format.records import Evaluation, evaluations_file, read_evaluations
+from aladin_index.format.manifest import Manifest, read_manifest
 from aladin_network.errors import (
     ConfigError,
     IndexCorruptError,
@@ -80,6 +78,25 @@ def pending_changes(root: Path, generation: int | None = None) -> dict[Target, P
             raise IndexCorruptError(path, f"cannot be read ({error})") from error
         pending[target] = PendingChanges(added - of_added, removed - of_added)
     return pending
+
+
+def changed_at_s(root: Path, manifest: Manifest) -> float | None:
+    """Return when a generation became live or its items last changed, in seconds since 1970.
+
+    None if the files are gone.
+
+    Args:
+        root: Index folder.
+        manifest: Manifest of the live generation.
+    """
+    try:
+        times_ns = [(root / CURRENT).stat().st_mtime_ns]
+    except FileNotFoundError:
+        return None
+    for target in manifest.targets:
+        seen = SeenFiles.of(changes_database(root, manifest.generation, target))
+        times_ns += [file[1] for file in (seen.database, seen.ahead) if file is not None]
+    return max(times_ns) / 1e9
 
 
 def check_replaceable(root: Path, *, replace: bool) -> None:
@@ -231,116 +248,3 @@ def with_changes_of(root: Path, from_generation: int) -> GoingLive:
             yield
 
     return going_live
-
-
-class GenerationRecord(NamedTuple):
-    """A generation on disk.
-
-    Attributes:
-        manifest: Manifest of the generation.
-        published_at_s: Time when its files were finished, in seconds since 1970, or None if a
-            vector database stores the generation, which does not report the time.
-        pending: Items added and deleted since, by collection.
-        evaluations: Evaluations of the generation, the newest first.
-    """
-
-    manifest: Manifest
-    published_at_s: float | None
-    pending: dict[Target, PendingChanges]
-    evaluations: list[Evaluation]
-
-
-class DamagedFile(NamedTuple):
-    """A file that cannot be read.
-
-    Attributes:
-        name: Path of the file relative to the folder of the index.
-        reason: Reason in words.
-    """
-
-    name: str
-    reason: str
-
-
-class History(NamedTuple):
-    """All generations, as far as they are readable.
-
-    Attributes:
-        current: Generation that CURRENT names, which is to serve searches.
-        current_since_s: Time when it became live, in seconds since 1970, or None if a vector
-            database stores it.
-        generations: All generations, newest first.
-        damaged: Files that could not be read, and are skipped.
-    """
-
-    current: int
-    current_since_s: float | None
-    generations: list[GenerationRecord]
-    damaged: list[DamagedFile]
-
-
-def read_history(root: Path) -> History:
-    """Read the history of all generations, without opening the files of searches.
-
-    What is damaged is named, and does not hide the rest: here is where people look when something
-    is wrong.
-
-    Raises:
-        IndexNotReadyError: If nothing was published yet.
-        IndexCorruptError: If CURRENT is damaged.
-    """
-    current = live_generation(root)
-    current_since_s = (root / CURRENT).stat().st_mtime
-    reader = _Reader(root)
-    numbers = reversed(published_generations(root))
-    records = [record for number in numbers if (record := reader.record(number)) is not None]
-    return History(current, current_since_s, records, reader.damaged)
-
-
-class _Reader:
-    """Reads everything that is readable.
-
-    Attributes:
-        damaged: Files that could not be read.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self.damaged: list[DamagedFile] = []
-
-    def record(self, number: int) -> GenerationRecord | None:
-        """Read one generation; return None if it is unreadable or was removed meanwhile."""
-        folder = generation_folder(self._root, number)
-        try:
-            published_at_s = (folder / MANIFEST).stat().st_mtime
-        except FileNotFoundError:
-            if folder.exists():
-                self.damaged.append(DamagedFile(self._name(folder / MANIFEST), "missing"))
-            return None
-        manifest = self._attempt(folder / MANIFEST, lambda: read_manifest(folder))
-        if manifest is None:
-            return None
-        changes = self._root / CHANGES / folder.name
-        pending = self._attempt(changes, lambda: pending_changes(self._root, number))
-        file = evaluations_file(self._root, number)
-        evaluations = self._attempt(file, lambda: read_evaluations(self._root, number))
-        return GenerationRecord(manifest, published_at_s, pending or {}, evaluations or [])
-
-    def _attempt(self, file: Path, read: Callable[[], T]) -> T | None:
-        try:
-            return read()
-        except SearchIndexError as error:
-            self.damaged.append(DamagedFile(self._name(file), _reason(error)))
-            return None
-
-    def _name(self, file: Path) -> str:
-        return str(file.relative_to(self._root))
-
-
-def _reason(error: SearchIndexError) -> str:
-    """Return the reason of an error without the path, which is private."""
-    if isinstance(error, IndexCorruptError):
-        return error.reason
-    if isinstance(error, IndexMismatchError):
-        return f"schema version: expected {error.expected}, got {error.actual}"
-    return str(error)

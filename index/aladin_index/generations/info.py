@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from aladin_index.format.layout import (
     ANN,
-    CHANGES,
     EMBEDDINGS,
-    GENERATIONS,
-    ITEMS,
-    MODEL,
-    MODELS,
-    PHOTOS,
-    UPGRADE,
     generation_folder,
     live_generation,
     published_generations,
@@ -29,21 +18,12 @@ from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, re
 from aladin_index.format.models import model_folder
 from aladin_index.format.upgrade_plan import UpgradeProgress, upgrade_progress
 from aladin_index.generations.history import PendingChanges, pending_changes
-from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.heads.trained import read_alignment_trained, read_untrained
 from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.types import Target
-
-# All other files are the `rest` of their collection: offsets and skipped items.
-_STAGE_OF = {
-    ANN: "first stage",
-    EMBEDDINGS: "embeddings",
-    ITEMS: "items",
-    **dict.fromkeys(BOUND_FILES, "bounds"),
-}
 
 
 class MemoryEstimate(NamedTuple):
@@ -157,87 +137,3 @@ def _memory(manifest: Manifest, target: Target, side: CollectionEntry) -> Memory
         embeddings_bytes=size(EMBEDDINGS),
         tokens_bytes=sum(map(size, tokens)),
     )
-
-
-def disk_use(root: Path, manifest: Manifest) -> dict[str, int]:
-    """Measure the disk space of an index; files shared by generations count once.
-
-    Args:
-        root: Index folder.
-        manifest: Manifest of the generation whose parts are listed separately.
-
-    Returns:
-        Bytes by part: ``images: tokens`` and so on for each collection, ``model``, ``changes``,
-        ``photos``, ``upgrade``, ``other generations``, which is what those do not share with this
-        one, and ``other models``. Parts without a byte are missing.
-    """
-    parts: dict[str, int] = {}
-    for name, entry in manifest.files.items():
-        _add(parts, _part_of(manifest, name), entry.bytes)
-    _add(parts, "model", sum(entry.bytes for entry in manifest.model.files.values()))
-    seen = {(file.st_dev, file.st_ino) for file in _files(_folder(root, manifest))}
-    for file in _files(root / GENERATIONS):
-        if (file.st_dev, file.st_ino) not in seen:
-            seen.add((file.st_dev, file.st_ino))
-            _add(parts, "other generations", file.st_size)
-    for folder in (CHANGES, PHOTOS, UPGRADE):
-        _add(parts, folder, sum(file.st_size for file in _files(root / folder)))
-    own = model_folder(root, manifest.model.id)
-    for folder in (root / MODEL, *(root / MODELS).glob("[0-9a-f]*")):
-        if folder != own:
-            _add(parts, "other models", sum(file.st_size for file in _files(folder)))
-    return {part: size for part, size in parts.items() if size}
-
-
-def _folder(root: Path, manifest: Manifest) -> Path:
-    return generation_folder(root, manifest.generation)
-
-
-def _part_of(manifest: Manifest, name: str) -> str:
-    target, _, file = name.partition("/")
-    side = manifest.images if target == "images" else manifest.texts
-    if side is not None and file in token_files(side.token_dtype):
-        return f"{target}: tokens"
-    return f"{target}: {_STAGE_OF.get(file, 'rest')}"
-
-
-def _add(parts: dict[str, int], part: str, size: int) -> None:
-    parts[part] = parts.get(part, 0) + size
-
-
-def _files(folder: Path) -> Iterator[os.stat_result]:
-    """Yield the status of all files below a folder; files removed meanwhile are skipped."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            try:
-                yield Path(place, name).stat()
-            except FileNotFoundError:
-                continue
-
-
-class ItemCounts(NamedTuple):
-    """Item counts of a collection at one moment: ``built + added - deleted == live``.
-
-    An engine counts those that are there, and tells neither `added` nor `deleted`: both are None.
-
-    Attributes:
-        built: Number of items in the files of the generation.
-        added: Number of items that were added since and still exist.
-        deleted: Number of items in the files of the generation that were deleted or replaced since.
-        live: Number of items that a search may find.
-    """
-
-    built: int
-    added: int | None
-    deleted: int | None
-    live: int
-
-
-def count_items(side: LiveCollection) -> ItemCounts:
-    """Count the items of one collection, without reading them."""
-    built, changes = side.base.entry.count, side.changes
-    if changes is None:
-        return ItemCounts(built, 0, 0, built)
-    deleted = int(np.count_nonzero(changes.removed < built))
-    added = len(changes.embeddings) - (len(changes.removed) - deleted)
-    return ItemCounts(built, added, deleted, side.count)

@@ -21,7 +21,6 @@ from aladin_service.http.access.policy import AccessPolicy
 from aladin_service.http.errors import ReadOnlyError
 from aladin_service.http.state_metrics import StateMetrics
 from aladin_service.observe.metrics import Metrics
-from aladin_service.observe.slow_queries import SlowQueries
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
@@ -167,7 +166,6 @@ class ServiceState:
             receive no new ones; set by whatever stops it, reported by ``/readyz``.
         state_metrics: Source of the figures of workers and index in ``/metrics``.
         batch_room: Limit on the places that all batch requests together may use.
-        slow_queries: The slowest recent queries of the workers.
         large_bodies: Semaphore by which large JSON bodies are parsed and validated one at a time.
     """
 
@@ -179,12 +177,10 @@ class ServiceState:
     state_metrics: StateMetrics = field(default_factory=StateMetrics)
     large_bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     batch_room: BatchRoom = field(init=False)
-    slow_queries: SlowQueries = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the objects whose size the settings determine."""
         self.batch_room = BatchRoom(self.settings.max_batch)
-        self.slow_queries = SlowQueries(self.settings.slow_queries)
 
 
 # Coroutines, although they wait for nothing: the framework runs plain functions on another thread,

@@ -58,19 +58,6 @@ export function share(part, digits = 1) {
   return `${shown} %`;
 }
 
-// Recalls and their sums, which are already in percent, and differences between them.
-export const points = (value, digits = 1) => value.toFixed(digits);
-export const signed = (value) => `${value < 0 ? "−" : "+"}${points(Math.abs(value))}`;
-
-// A <time> element: relative time as text, exact time as its tooltip.
-export function timeAgo(moment) {
-  const date = new Date(moment);
-  const seconds = (date - Date.now()) / 1000;
-  const [unit, length] = UNITS.find(([, each]) => Math.abs(seconds) >= each) ?? ["second", 1];
-  const text = Math.abs(seconds) < 10 ? "just now" : AGO.format(Math.round(seconds / length), unit);
-  return make("time", { dateTime: date.toISOString(), title: EXACT.format(date) }, text);
-}
-
 // --- Metadata ---
 
 const DAY_MS = 86_400_000;

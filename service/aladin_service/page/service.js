@@ -166,15 +166,6 @@ export async function isMissing(address) {
   }
 }
 
-// The state of the index, with `limit` skipped items of each collection, starting at `offset`.
-export async function readIndexState(offset, limit) {
-  return (await ask(`v1/index/state?offset=${offset}&limit=${limit}`)).json();
-}
-
-export async function readSlowQueries() {
-  return (await ask("v1/index/slow-queries")).json();
-}
-
 export async function readItem(target, id) {
   return (await ask(`v1/items/${target}/${itemPath(id)}`)).json();
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -93,6 +94,11 @@ class LiveIndexInfo(_IndexPart):
         default=None,
         description="Why hits come in random order, as with two towers that were never trained"
         " together; null if nothing is known against the model.",
+    )
+    changed_at: datetime | None = Field(
+        default=None,
+        description="When the generation became live, or an item was added or deleted since; null"
+        " for an index in a vector database.",
     )
     left_out: LeftOutInfo | None = Field(
         default=None, description="Null for an index in a vector database."

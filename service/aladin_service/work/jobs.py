@@ -12,6 +12,7 @@ from aladin_index.encode.source_items import SourceItem
 from aladin_index.engines.engine_index import EngineIndex
 from aladin_index.format.left_out import LeftOut, read_left_out
 from aladin_index.format.manifest import Manifest
+from aladin_index.generations.history import changed_at_s
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import SearchBackend
 from aladin_index.upgrade.searcher import UpgradingSearcher
@@ -48,6 +49,8 @@ class IndexState(NamedTuple):
             each collection that the new one has encoded; otherwise None.
         left_out: What the index lacks of its sources, or None if a vector database stores it.
         untrained: Why the order of hits is random, or None.
+        changed_at_s: Time of the last change in seconds since 1970, or None if a vector database
+            stores it.
     """
 
     manifest: Manifest
@@ -57,6 +60,7 @@ class IndexState(NamedTuple):
     encoded: Mapping[Target, int] | None = None
     left_out: LeftOut | None = None
     untrained: str | None = None
+    changed_at_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class DescribeIndex(Job[IndexState]):
             encoded,
             left_out,
             untrained_reason(provenance.recipe, provenance.stage),
+            None if in_engine else changed_at_s(index.path, index.manifest),
         )
 
 

@@ -14,7 +14,7 @@ from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations import writer
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.info import describe, disk_use
+from aladin_index.generations.info import describe
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.search.live_collection import StoredCollection
@@ -115,7 +115,6 @@ def test_they_are_verified_and_counted(root: Path) -> None:
     folder = generation_folder(root, 1)
     manifest = read_manifest(folder)
     sizes = {name: manifest.files[f"images/{name}"].bytes for name in BOUND_FILES}
-    assert disk_use(root, manifest)["images: bounds"] == sum(sizes.values())
     tokens = manifest.files["images/tokens.npy"].bytes
     assert describe(root).memory["images"].tokens_bytes == tokens + sum(sizes.values())
     with (folder / "images" / BOUNDS).open("r+b") as file:

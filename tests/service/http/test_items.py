@@ -209,8 +209,6 @@ async def test_the_surface_is_documented(service: Service) -> None:
         "/v1/explain",
         "/v1/explain.png",
         "/v1/index/fields",
-        "/v1/index/state",
-        "/v1/index/slow-queries",
         "/v1/rerank",
         "/v1/embeddings",
         "/v1/models",

@@ -113,7 +113,7 @@ async def test_a_file_is_compressed_for_those_who_can_read_it(service: Service) 
         assert "Accept-Encoding" in answer.headers["vary"]
 
 
-@pytest.mark.parametrize("path", ["/", "/state", "/page/page.js"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/page/page.js"])
 async def test_what_a_browser_has_already_is_not_sent_again(service: Service, path: str) -> None:
     async with service() as client:
         tag = (await client.get(path)).headers["etag"]
@@ -135,7 +135,7 @@ async def test_no_other_file_is(service: Service, name: str) -> None:
 
 
 def test_nothing_in_the_pages_needs_more_than_their_policy_allows() -> None:
-    for name in ("index.html", "state.html", "docs.html"):
+    for name in ("index.html", "docs.html"):
         text = PAGE.joinpath(name).read_text(encoding="utf-8")
         assert not re.search(r"<script(?![^>]*\bsrc=)", text)
         assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text)
@@ -145,7 +145,7 @@ def test_nothing_in_the_pages_needs_more_than_their_policy_allows() -> None:
 
 
 def test_nothing_comes_from_elsewhere() -> None:
-    for name in ("index.html", "state.html", "docs.html"):
+    for name in ("index.html", "docs.html"):
         text = PAGE.joinpath(name).read_text(encoding="utf-8")
         assert re.findall(r"<(?:script|link)[^>]*//[^>]*>", text) == []
         for address in re.findall(r'<(?:script|link)[^>]*(?:src|href)="([^"]*)"', text):

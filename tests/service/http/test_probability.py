@@ -174,7 +174,6 @@ async def test_short_queries_are_not_told_that_nothing_matches(
         long = await ask(client, "images", text=" ".join([TEXT] * 2))
         asked = await ask(client, "images", text="red dog", min_probability=1)
         told = (await client.get("/v1/index")).json()["calibration"]
-        state = (await client.get("/v1/index/state")).json()["calibration"]
         metrics = (await client.get("/metrics")).text.splitlines()
     assert (short["no_match"], short["probabilities_reliable"]) == (None, False)
     assert short["unreliable_because"] == "text_length"
@@ -182,17 +181,16 @@ async def test_short_queries_are_not_told_that_nothing_matches(
     assert (long["no_match"], long["probabilities_reliable"]) == (True, True)
     assert long["unreliable_because"] is None
     assert (len(asked["hits"]), asked["degraded"]) == (6, ["min_probability"])
-    for calibration in (told, state):
-        assert calibration["fitted_on"]["text_lengths"] == {"low": 8, "high": 40}
-        assert calibration["unreliable"] == {
-            "text_to_image": None,
-            "image_to_text": None,
-            "captions": None,
-            "short_texts": "text_length",
-        }
-        assert calibration["short_texts"] is None
-        assert calibration["fitted_photos_indexed"] is None
-        assert not {"photo_sample", "data_sample"} & set(calibration["fitted_on"])
+    assert told["fitted_on"]["text_lengths"] == {"low": 8, "high": 40}
+    assert told["unreliable"] == {
+        "text_to_image": None,
+        "image_to_text": None,
+        "captions": None,
+        "short_texts": "text_length",
+    }
+    assert told["short_texts"] is None
+    assert told["fitted_photos_indexed"] is None
+    assert not {"photo_sample", "data_sample"} & set(told["fitted_on"])
     # Only answers that were judged are counted as such.
     assert 'aladin_judged_answers_total{result="no_match"} 1.0' in metrics
     assert 'aladin_judged_answers_total{result="match"} 0.0' in metrics
@@ -220,20 +218,18 @@ async def test_short_queries_are_judged_by_models_of_their_own(
         brief = await ask(client, "images", text="red dog")
         long = await ask(client, "images", text=" ".join([TEXT] * 2))
         told = (await client.get("/v1/index")).json()["calibration"]
-        state = (await client.get("/v1/index/state")).json()["calibration"]
     assert (brief["no_match"], brief["unreliable_because"]) == (True, None)
     assert (long["no_match"], long["unreliable_because"]) == (None, "weak_calibration")
-    for calibration in (told, state):
-        assert calibration["unreliable"] == {
-            "text_to_image": None,
-            "image_to_text": "weak_calibration",
-            "captions": "weak_calibration",
-            "short_texts": None,
-        }
-        assert calibration["short_texts"]["lengths"] == {"low": 1, "high": 4}
-        assert calibration["short_texts"]["texts"] == 77
-        auroc = calibration["short_texts"]["figures"]["aligned"]["auroc"]["probability"]
-        assert auroc["value"] == 0.9
+    assert told["unreliable"] == {
+        "text_to_image": None,
+        "image_to_text": "weak_calibration",
+        "captions": "weak_calibration",
+        "short_texts": None,
+    }
+    assert told["short_texts"]["lengths"] == {"low": 1, "high": 4}
+    assert told["short_texts"]["texts"] == 77
+    auroc = told["short_texts"]["figures"]["aligned"]["auroc"]["probability"]
+    assert auroc["value"] == 0.9
 
 
 async def test_the_index_tells_which_directions_are_not_judged(

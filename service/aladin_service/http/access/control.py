@@ -44,7 +44,7 @@ _PAGE = (
     # Photos that require a key are fetched and shown as blobs, as is a query photo.
     "img-src 'self' blob:"
 )
-_POLICIES = dict.fromkeys(("/", "/state", "/docs"), f"{_NOTHING}; {_PAGE}".encode())
+_POLICIES = dict.fromkeys(("/", "/docs"), f"{_NOTHING}; {_PAGE}".encode())
 _DATA_POLICY = _NOTHING.encode()
 
 _FIXED = [
@@ -94,15 +94,12 @@ NEEDED = (
     Needed("GET", "/v1/images/{item_id:path}", "read"),
     Needed("GET", "/v1/index", "read"),
     Needed("GET", "/v1/index/fields", "read"),
-    Needed("GET", "/v1/index/state", "read"),
     # It shows what others searched for.
-    Needed("GET", "/v1/index/slow-queries", "metrics"),
     Needed("GET", "/healthz", "open"),
     Needed("GET", "/readyz", "open"),
     Needed("GET", "/metrics", "metrics"),
     # The page and the API description disclose nothing of the index; the page asks for a key.
     Needed("GET", "/", "open"),
-    Needed("GET", "/state", "open"),
     Needed("GET", "/page/limits.json", "open"),
     Needed("GET", "/page/{name}", "open"),
     Needed("GET", "/docs", "open"),

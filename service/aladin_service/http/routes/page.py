@@ -1,4 +1,4 @@
-"""The page at /, the index at /state, and the description at /docs.
+"""The page at /, and the description at /docs.
 
 The files of the pages are compressed once, and sent again only if they have changed.
 """
@@ -32,8 +32,6 @@ _MEDIA_TYPES = {
 PageFile = Literal[
     "answer.js",
     "arrivals.js",
-    "charts.css",
-    "charts.js",
     "compare.css",
     "compare.js",
     "controls.css",
@@ -76,13 +74,6 @@ PageFile = Literal[
     "selection.css",
     "selection.js",
     "service.js",
-    "state.css",
-    "state.js",
-    "state_calibration.js",
-    "state_contents.js",
-    "state_curves.js",
-    "state_quality.js",
-    "state_slow_queries.js",
     "tables.css",
     "tables.js",
     "viewer.css",
@@ -106,12 +97,6 @@ class PageLimits(BaseModel):
 async def get_page(request: Request) -> Response:
     """Return the search page."""
     return _send("index.html", request)
-
-
-@router.get("/state")
-async def get_state_page(request: Request) -> Response:
-    """Return the page that shows the index."""
-    return _send("state.html", request)
 
 
 @router.get("/docs")

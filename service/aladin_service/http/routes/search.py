@@ -13,16 +13,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from aladin_index.items.filters import parse_filter
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.results import SearchAnswer
-from aladin_network.errors import AladinError, OverloadedError, TextTooLongError
+from aladin_network.errors import AladinError, TextTooLongError
 from aladin_network.types import Target
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import (
-    HUNG_UP,
     answer_error,
     error_docs,
     error_response,
-    failure_of,
     invalid_input,
 )
 from aladin_service.http.errors import MAX_ANSWER_BYTES, AnswerTooLargeError
@@ -219,26 +217,14 @@ async def run_search(
         parse_filter(options.filter)
     job = SearchJob(query=query, target=target, options=options, received_s=time.monotonic())
     request = CURRENT_REQUEST.get()
-    request_id = None if request is None else request.request_id
-    try:
-        answered = await service.workers.search(job)
-        if len(answered.body) > MAX_ANSWER_BYTES:
-            raise AnswerTooLargeError
-    except OverloadedError:
-        raise  # rejected at once, so it was not slow
-    except Exception as error:
-        service.slow_queries.failed(job, failure_of(error).status, request_id)
-        raise
-    except asyncio.CancelledError:
-        service.slow_queries.failed(job, HUNG_UP, request_id)
-        raise
+    answered = await service.workers.search(job)
+    if len(answered.body) > MAX_ANSWER_BYTES:
+        raise AnswerTooLargeError
     queue = query.queue
     if request is not None:
         request.searches.append(SearchRecord(queue, job, answered))
     # In the loop's next turn, when the answer has been written.
-    loop = asyncio.get_running_loop()
-    loop.call_soon(service.slow_queries.answered, job, answered, request_id)
-    loop.call_soon(service.metrics.answered, queue, answered)
+    asyncio.get_running_loop().call_soon(service.metrics.answered, queue, answered)
     return answered
 
 

@@ -66,7 +66,7 @@ async def test_so_has_an_answer_to_an_unforeseen_failure(door: Any, workers: Any
     assert "secret" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/", "/state", "/docs"])
+@pytest.mark.parametrize("path", ["/", "/docs"])
 async def test_scripts_come_from_the_service_alone(door: Any, path: str) -> None:
     async with door() as client:
         page = policy_of((await client.get(path)).headers["content-security-policy"])
@@ -94,7 +94,6 @@ PAGE = CLOSED | {
     ("path", "policy"),
     [
         ("/", PAGE),
-        ("/state", PAGE),
         ("/docs", PAGE),
         ("/page/page.js", CLOSED),
         ("/healthz", CLOSED),

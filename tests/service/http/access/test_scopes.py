@@ -96,14 +96,13 @@ def test_what_only_some_keys_open_and_what_needs_none() -> None:
         "POST /v1/items/{target}",
         "DELETE /v1/items/{target}/{item_id:path}",
     }
-    assert by_scope["metrics"] == {"GET /metrics", "GET /v1/index/slow-queries"}
+    assert by_scope["metrics"] == {"GET /metrics"}
     assert by_scope["open"] == {
         f"GET {path}"
         for path in (
             "/healthz",
             "/readyz",
             "/",
-            "/state",
             "/page/limits.json",
             "/page/{name}",
             "/docs",
