@@ -1,4 +1,4 @@
-"""Contents, item counts and disk usage of an index, read from its manifests without opening it."""
+"""Contents and memory of an index, read from its manifests without opening it."""
 
 from __future__ import annotations
 
