@@ -57,32 +57,24 @@ wheel: $(VENV)/.installed-release ## build the sdist and a manylinux wheel from 
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist dist/plain/*.whl
 	mv dist/plain/*.tar.gz dist/ && rm -r dist/plain
 
-image: ## build the images of the service and of its job with Docker (the GPU's: docker/Dockerfile)
+image: ## build the service's image with Docker (the GPU's: docker/Dockerfile)
 	docker compose -f docker/compose.yaml build
 
 docker-check: ## build the images and run all of them, with Docker or with podman (DOCKER_CHECK="--host-pip")
 	$(PYTHON) docker/check.py $(DOCKER_CHECK)
 
 # uv (PyPI: uv) keeps the versions that a lock file names already: `make lock UPGRADE=--upgrade` takes
-# the newest ones. All files have the versions of requirements.lock, which is resolved first.
+# the newest ones. The others have the versions of the service's image, which is resolved first.
 UV ?= uv
-# A page of links, or a folder, with PyTorch's builds for CPUs, which PyPI does not have.
-TORCH_FOR_CPUS ?= https://download.pytorch.org/whl/cpu/torch/
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet $(UPGRADE) --generate-hashes --no-annotate \
-	--no-emit-index-url --no-emit-find-links --python-version 3.11
-# What the images have besides: traces, HEIC and RAW photos, agents; and, in those with
-# PyTorch, engines, whose clients bring grpc and pandas.
-SERVE_EXTRAS := --extra otel --extra heic --extra raw --extra mcp
-IMAGE_EXTRAS := $(SERVE_EXTRAS) --extra milvus
-IMAGE_PLATFORM := --python-platform x86_64-manylinux_2_28 --constraint requirements.lock
+	--no-emit-index-url --no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28
+# What both images have besides: traces, HEIC and RAW photos, agents, Milvus.
+IMAGE_EXTRAS := --extra otel --extra heic --extra raw --extra mcp --extra milvus
 
 lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPGRADE=--upgrade: newest versions)
-	$(COMPILE) pyproject.toml --extra cpu $(IMAGE_EXTRAS) --universal --fork-strategy fewest --output-file requirements.lock
-	sed -n 's/^\(torch==[0-9.]*\).*/\1+cpu/p' requirements.lock | $(COMPILE) pyproject.toml - --extra cpu $(IMAGE_EXTRAS) \
-		$(IMAGE_PLATFORM) --find-links $(TORCH_FOR_CPUS) --output-file docker/lock-cpu.txt
-	$(COMPILE) pyproject.toml --extra serve $(SERVE_EXTRAS) $(IMAGE_PLATFORM) --output-file docker/lock-serve.txt
-	$(COMPILE) pyproject.toml --extra gpu $(IMAGE_EXTRAS) $(IMAGE_PLATFORM) --output-file docker/lock-gpu.txt
-	$(COMPILE) docker/lock-build.in $(IMAGE_PLATFORM) --output-file docker/lock-build.txt
+	$(COMPILE) pyproject.toml --extra serve $(IMAGE_EXTRAS) --output-file docker/lock-serve.txt
+	$(COMPILE) pyproject.toml --extra gpu $(IMAGE_EXTRAS) --constraint docker/lock-serve.txt --output-file docker/lock-gpu.txt
+	$(COMPILE) docker/lock-build.in --constraint docker/lock-serve.txt --output-file docker/lock-build.txt
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

@@ -31,16 +31,15 @@ COMPOSE_FILES = (
     ("compose.yaml",),
     ("compose.yaml", "compose.gpu.yaml"),
     ("compose.yaml", "compose.keys.yaml"),
-    ("compose.scale.yaml",),
-    ("compose.scale.yaml", "compose.gpu.yaml"),
-    ("compose.scale.yaml", "compose.keys.yaml"),
+    ("compose.milvus.yaml",),
+    ("compose.milvus.yaml", "compose.gpu.yaml"),
+    ("compose.milvus.yaml", "compose.keys.yaml"),
 )
 # Variables that the compose file requires.
 REQUIRED = ("ENGINE_PASSWORD",)
 STAND_IN = "localhost/aladin-python-stand-in:latest"
 # The kind of the image is added, as in the compose files.
 IMAGE = "localhost/aladin-search:check"
-TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu"
 
 
 class Report:
@@ -76,14 +75,11 @@ def main() -> int:
         return report.failed
     try:
         report.step("compose files", lambda: _compose_files(engine))
-        served = f"{IMAGE}-{arguments.extra}"
-        if report.step("image", lambda: _image(engine, work, arguments, arguments.extra)):
-            report.step("size", lambda: _size(engine, served))
-            report.step("contents", lambda: service_run.check_contents(engine, served))
-            # The image of the job that trains the demo.
-            if arguments.extra == "cpu" or report.step(
-                "image of the job", lambda: _image(engine, work, arguments, "cpu")
-            ):
+        image = f"{IMAGE}-{arguments.extra}"
+        if report.step("image", lambda: _image(engine, work, arguments)):
+            report.step("size", lambda: _size(engine, image))
+            report.step("contents", lambda: service_run.check_contents(engine, image))
+            if arguments.extra == "serve":
                 report.step("service", lambda: _service(engine, work, arguments))
     finally:
         engine.close()
@@ -98,18 +94,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--revision", default="HEAD", help="revision to build; default: HEAD")
     parser.add_argument(
         "--extra",
-        choices=("serve", "cpu", "gpu"),
+        choices=("serve", "gpu"),
         default="serve",
-        help="image of the service; default: %(default)s",
+        help="image, of which only `serve` is run as a service; default: %(default)s",
     )
     parser.add_argument(
         "--host-pip", action="store_true", help="build with this machine's pip configuration"
     )
     parser.add_argument(
-        "--scenes",
-        type=int,
-        default=64,
-        help="scenes of the demo that is trained; default: %(default)s, in production 6000",
+        "--demo",
+        type=Path,
+        default=ROOT / "aladin-demo",
+        help="what `make demo SERVE=0` made, whose network and scenes are served",
     )
     return parser.parse_args()
 
@@ -146,7 +142,7 @@ def _compose_files(engine: Docker) -> str:
     return summary
 
 
-def _image(engine: Docker, work: Path, arguments: argparse.Namespace, extra: str) -> str:
+def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
     context = work / "tree"
     shutil.rmtree(context, ignore_errors=True)
     archive = work / "tree.tar"
@@ -154,10 +150,8 @@ def _image(engine: Docker, work: Path, arguments: argparse.Namespace, extra: str
     run(archived)
     with tarfile.open(archive) as tar:
         tar.extractall(context, filter="data")
-    given = {"EXTRA": extra}
+    given = {"EXTRA": arguments.extra}
     mounts: list[str] = []
-    if extra == "cpu" and not arguments.host_pip:
-        given["PIP_EXTRA_INDEX_URL"] = TORCH_FOR_CPUS
     if arguments.host_pip:
         mounts = share_pip_config(work / "pip.conf")
     summary = "built"
@@ -170,7 +164,8 @@ def _image(engine: Docker, work: Path, arguments: argparse.Namespace, extra: str
             given["PYTHON_IMAGE"] = STAND_IN
             summary += " on a replacement of the base image, which cannot be pulled"
             _load_stand_in(engine, work)
-    engine.build(context, f"{IMAGE}-{extra}", given, work / f"build-{extra}.log", mounts)
+    tag, log = f"{IMAGE}-{arguments.extra}", work / f"build-{arguments.extra}.log"
+    engine.build(context, tag, given, log, mounts)
     return summary
 
 
@@ -194,9 +189,9 @@ def _load_stand_in(engine: Podman, work: Path) -> None:
 
 
 def _service(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
-    return service_run.check_service(
-        engine, IMAGE, ROOT, work, scenes=arguments.scenes, extra=arguments.extra
-    )
+    if not (arguments.demo / "run" / "checkpoint").is_dir():
+        return f"skipped, there is no demo in {arguments.demo}: make demo SERVE=0"
+    return service_run.check_service(engine, IMAGE, ROOT, work, arguments.demo.resolve())
 
 
 def _size(engine: Docker, image: str) -> str:

@@ -60,18 +60,15 @@ def check_contents(engine: Docker, image: str) -> str:
     return f"user {USER}, read-only root, no compiler, {len(seen['packages'])} packages"
 
 
-def check_service(
-    engine: Docker, image: str, root: Path, work: Path, *, scenes: int, extra: str
-) -> str:
+def check_service(engine: Docker, image: str, root: Path, work: Path, demo: Path) -> str:
     """Start the service as on a new server, search, start it again, and stop it.
 
     Args:
         engine: Container engine that has the image.
-        image: Name of the images without their kinds: that of the service, and `cpu`.
+        image: Name of the image without its kind.
         root: Root of the sources, whose compose file is used.
         work: Folder for the settings file.
-        scenes: Number of scenes of the demo.
-        extra: Kind of the service's image.
+        demo: Folder with the demo's network and scenes, which the job indexes.
 
     Returns:
         Summary for the report.
@@ -82,7 +79,9 @@ def check_service(
     if engine.compose is None:
         return "skipped, neither docker compose nor podman-compose is installed"
     (work / "check.env").write_text(
-        f"IMAGE={image}\nEXTRA={extra}\nSCENES={scenes}\nPORT=18000\n", encoding="utf-8"
+        f"IMAGE={image}\nPHOTOS={demo}/data\nSOURCE=captions.jsonl\n"
+        f"MODEL={demo}/run/checkpoint\nPORT=18000\n",
+        encoding="utf-8",
     )
     (work / "override.yaml").write_text(_OVERRIDE, encoding="utf-8")
     files = [f"--file={root}/docker/compose.yaml", f"--file={work}/override.yaml"]
@@ -99,7 +98,7 @@ def check_service(
         started = time.monotonic()
         run([*project, "up", "--detach", "--no-build"], 300)
         service = _container(engine, "service")
-        _wait_until_ready(engine, service, f"{image}-{extra}", 600)
+        _wait_until_ready(engine, service, f"{image}-serve", 600)
         ready_s = time.monotonic() - started
         found = _search(engine)
         page = _get(engine, "http://127.0.0.1:18000/")
@@ -110,9 +109,9 @@ def check_service(
     finally:
         run([*project, "down", "--volumes"], 120)
     return (
-        f"ready {ready_s:.0f} s after the first start ({scenes} scenes drawn, trained on and "
-        f"indexed), {found} hits, the page is served, the second start repeated no work "
-        f"({again_s:.0f} s), stopped in {stop_s:.1f} s with exit code 0"
+        f"ready {ready_s:.0f} s after the first start (the demo's scenes indexed), {found} "
+        f"hits, the page is served, the second start repeated no work ({again_s:.0f} s), "
+        f"stopped in {stop_s:.1f} s with exit code 0"
     )
 
 

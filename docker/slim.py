@@ -1,4 +1,4 @@
-"""Shrinks an image's installed packages: python slim.py serve|cpu|gpu, run by the image's Python.
+"""Shrinks an image's installed packages: python slim.py serve|gpu, run by the image's Python.
 
 Headers, static libraries and tests are removed, because no program of the image opens them. The
 bytecode is compiled now, because the image is read-only when it runs.
@@ -33,20 +33,6 @@ NOT_SERVING = (
 NOT_COMPILED = re.compile(r"/transformers/models/|/pygments/(lexers|styles)/|/huggingface_hub/")
 
 
-def check_torch(extra: str) -> None:
-    """Exit with a clear message if this is not the build of PyTorch that the image requires."""
-    import torch
-
-    found = torch.version.cuda
-    if (found is None) != (extra == "cpu"):
-        built = "the build for CPUs" if found is None else f"CUDA {found}"
-        wanted = "its build for CPUs" if extra == "cpu" else "its CUDA build"
-        sys.exit(
-            f"expected torch {torch.__version__} in {wanted}, got {built}: "
-            "see PIP_EXTRA_INDEX_URL in docker/Dockerfile"
-        )
-
-
 def shrink(packages: Path, extra: str) -> None:
     """Remove files that only compilers and tests need, or other commands than those of `serve`."""
     for name in (*FOLDERS, *(NOT_SERVING if extra == "serve" else ())):
@@ -65,8 +51,6 @@ def mebibytes(folder: Path) -> int:
 
 if __name__ == "__main__":
     place = Path(sysconfig.get_paths()["purelib"])
-    if sys.argv[1] != "serve":
-        check_torch(sys.argv[1])
     before = mebibytes(place)
     shrink(place, sys.argv[1])
     after = mebibytes(place)

@@ -47,7 +47,8 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import Box, SearchAnswer, SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import NullProgress
-from aladin_service.demo import SCENES, run_demo
+from aladin_service.demo import SCENES
+from aladin_service.demo.run import run_demo
 from aladin_service.search.encoder import QueryEncoder
 from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -33,12 +32,9 @@ from aladin_network.types import (
 if TYPE_CHECKING:
     from aladin_index.open import EngineOptions
 
-# Variables with the same prefix that are not settings of the service: the key of a client, the
-# browser of the tests, and the variables that Kubernetes sets in every container for a service
-# whose name starts with aladin.
-_OTHERS_VARIABLES = re.compile(
-    r"ALADIN_(API_KEY|CHROMIUM|(.+_)?SERVICE_(HOST|PORT(_.+)?)|(.+_)?PORT(_\d+_(TCP|UDP)(_.+)?)?)"
-)
+# Variables with the same prefix that are not settings of the service: the key of a client, and the
+# browser of the tests.
+_OTHERS_VARIABLES = ("ALADIN_API_KEY", "ALADIN_CHROMIUM")
 
 # Time that a photo waits for memory to be decoded in; after that, its request is refused with 429.
 _DECODE_PATIENCE_S = 10.0
@@ -316,9 +312,7 @@ def _check_names() -> None:
     known = [f"ALADIN_{name.upper()}" for name in ServiceSettings.model_fields]
     faults: list[str] = []
     for name in sorted({name.upper() for name in os.environ}):
-        if name.startswith("ALADIN_") and name not in known:
-            if _OTHERS_VARIABLES.fullmatch(name):
-                continue
+        if name.startswith("ALADIN_") and name not in (*known, *_OTHERS_VARIABLES):
             near = difflib.get_close_matches(name, known, 1)
             faults.append(
                 f"{name}: unknown setting" + "".join(f"; did you mean {each}?" for each in near)

@@ -50,7 +50,7 @@ def test_a_container_can_do_little(services: dict[str, Tree], name: str) -> None
 def test_images_of_others_are_pinned_by_version_and_digest(services: dict[str, Tree]) -> None:
     for name, service in services.items():
         if name in OURS:
-            assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+-(serve|cpu)", service["image"])
+            assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+-serve", service["image"])
         else:
             assert PINNED.match(service["image"]), service["image"]
 
@@ -177,7 +177,7 @@ def test_the_gpu_changes_the_image_and_the_device_alone(
         if name in OURS:
             assert gpu[name]["command"] == [*base["command"], "--device", "auto"]
             assert gpu[name]["image"] == f"{base['image'].rpartition('-')[0]}-gpu"
-            assert gpu[name]["build"]["args"] == {"EXTRA": "gpu", "PIP_EXTRA_INDEX_URL": ""}
+            assert gpu[name]["build"]["args"] == {"EXTRA": "gpu"}
             (device,) = gpu[name]["deploy"]["resources"]["reservations"]["devices"]
             assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
 
@@ -218,10 +218,9 @@ def test_grafana_asks_for_a_password_and_finds_its_dashboards(
     assert list(folder.glob("*.json"))
 
 
-def test_the_service_is_of_the_serving_image_and_what_trains_is_not(
+def test_the_service_and_its_job_are_of_the_image_without_a_training_framework(
     services: dict[str, Tree],
 ) -> None:
-    kinds = {name: services[name]["image"].rpartition("-")[2] for name in OURS}
-    assert kinds == {"service": "serve", "index": "cpu"}
-    for name, kind in kinds.items():
-        assert services[name]["build"]["args"]["EXTRA"] == kind
+    for name in OURS:
+        assert services[name]["image"].endswith("-serve")
+        assert services[name]["build"]["args"] == {"EXTRA": "serve"}

@@ -17,17 +17,15 @@ from packaging.version import Version
 
 LOCKS = {
     "build": "docker/lock-build.txt",
-    "cpu": "docker/lock-cpu.txt",
     "serve": "docker/lock-serve.txt",
     "gpu": "docker/lock-gpu.txt",
-    "anywhere": "requirements.lock",
 }
 ENTRY = re.compile(r"[A-Za-z0-9._-]+==[^ ;]+(?: ; [^#]+?)?(?: --hash=sha256:[0-9a-f]{64})+")
 
 
 @pytest.fixture(scope="module")
 def locked(root: Path) -> dict[str, dict[str, set[Version]]]:
-    """The versions of each package in each lock file; more than one where platforms differ."""
+    """The versions of each package in each lock file."""
     found: dict[str, dict[str, set[Version]]] = {}
     for name, file in LOCKS.items():
         text = re.sub(r" \\\n +", " ", (root / file).read_text(encoding="utf-8"))
@@ -76,9 +74,7 @@ def wanted(root: Path, commands: dict[str, list[str]], name: str) -> list[str]:
     command = commands[name]
     assert "pyproject.toml" in command
     extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
-    own = "cpu" if name == "anywhere" else name
-    engines = set[str]() if name == "serve" else {"milvus"}
-    assert set(extras) == {own, "otel", "heic", "raw", "mcp", *engines}
+    assert set(extras) == {name, "otel", "heic", "raw", "mcp", "milvus"}
     requirements = list[str](project["dependencies"])
     for extra in extras:
         requirements += of_extra(project["optional-dependencies"], extra)
@@ -111,7 +107,7 @@ def test_every_requirement_is_locked_to_a_version_that_it_allows(
         assert all(version in requirement.specifier for version in versions), text
 
 
-@pytest.mark.parametrize("name", ["cpu", "gpu", "serve", "anywhere"])
+@pytest.mark.parametrize("name", ["gpu", "serve"])
 def test_every_declared_requirement_ends_before_the_next_major_version(
     root: Path,
     commands: dict[str, list[str]],
@@ -124,16 +120,14 @@ def test_every_declared_requirement_ends_before_the_next_major_version(
             assert Version(f"{version.major + 1}.0") not in requirement.specifier, text
 
 
-@pytest.mark.parametrize("name", ["cpu", "serve", "anywhere"])
 def test_what_the_declared_ones_require_is_locked_too(
     root: Path,
     commands: dict[str, list[str]],
     locked: dict[str, dict[str, set[Version]]],
-    name: str,
 ) -> None:
-    # The metadata of an installed package says what it requires; that of another version or build
-    # than the locked one says nothing about the lock (torch from PyPI requires CUDA's libraries).
-    left = [Requirement(text) for text in wanted(root, commands, name)]
+    # The metadata of an installed package says what it requires; that of another version than the
+    # locked one says nothing about the lock.
+    left = [Requirement(text) for text in wanted(root, commands, "serve")]
     seen: set[str] = set()
     while left:
         requirement = left.pop()
@@ -141,9 +135,9 @@ def test_what_the_declared_ones_require_is_locked_too(
         if package in seen:
             continue
         seen.add(package)
-        assert package in locked[name], f"{package} is not locked: make lock"
+        assert package in locked["serve"], f"{package} is not locked: make lock"
         installed = Version(importlib.metadata.version(package))
-        if not {installed, Version(installed.public)} & locked[name][package]:
+        if installed not in locked["serve"][package]:
             continue
         for text in importlib.metadata.requires(package) or []:
             further = Requirement(text)
@@ -165,14 +159,12 @@ def test_all_lock_files_have_the_same_version_of_a_package(
     assert {package: own for package, own in versions.items() if len(own) != 1} == {}
 
 
-def test_each_image_has_its_own_build_of_torch(
+def test_the_image_for_cards_has_cuda_and_its_build_of_faiss(
     locked: dict[str, dict[str, set[Version]]],
 ) -> None:
-    assert {str(version) for version in locked["cpu"]["torch"]} == {"2.13.0+cpu"}
-    assert {str(version) for version in locked["gpu"]["torch"]} == {"2.13.0"}
-    assert not any(package.startswith("nvidia-") for package in locked["cpu"])
-    assert {"triton", "nvidia-cublas", "nvidia-cublas-cu12"} <= locked["gpu"].keys()
-    assert "faiss-cpu" in locked["cpu"] and "faiss-gpu" not in locked["cpu"]
+    cuda = {"torch", "triton", "nvidia-cublas", "nvidia-cublas-cu12", "faiss-gpu"}
+    assert cuda <= locked["gpu"].keys()
+    assert "faiss-cpu" not in locked["gpu"]
 
 
 def test_what_serves_needs_no_training_framework(
@@ -188,7 +180,7 @@ def test_images_are_locked_for_their_own_python(root: Path, commands: dict[str, 
     dockerfile = (root / "docker" / "Dockerfile").read_text(encoding="utf-8")
     found = re.search(r"^ARG PYTHON_IMAGE=python:(\d+\.\d+)\.\d+-", dockerfile, re.MULTILINE)
     assert found is not None
-    for name in ("build", "cpu", "gpu", "serve"):
+    for name in LOCKS:
         assert option(commands[name], "--python-version") == found[1]
         assert option(commands[name], "--python-platform") == "x86_64-manylinux_2_28"
 
@@ -199,21 +191,12 @@ def test_no_lock_file_names_a_place(root: Path, name: str) -> None:
     assert not re.search(r"://|--index|--find-links|file:", text)
 
 
-def test_make_lock_writes_every_file_with_hashes_and_the_versions_of_the_first(
-    root: Path, commands: dict[str, list[str]]
+def test_make_lock_writes_every_file_with_hashes_and_the_versions_of_the_service(
+    commands: dict[str, list[str]],
 ) -> None:
     assert commands.keys() == LOCKS.keys()
     for name, command in commands.items():
         assert "--generate-hashes" in command
-        if name == "anywhere":
-            assert "--universal" in command
-            assert option(command, "--fork-strategy") == "fewest"
-        else:
-            assert option(command, "--constraint") == LOCKS["anywhere"]
-    assert option(commands["cpu"], "--find-links").startswith("https://download.pytorch.org/")
+        if name != "serve":
+            assert option(command, "--constraint") == LOCKS["serve"]
     assert "docker/lock-build.in" in commands["build"]
-    # The CPU image's build of torch is the declared version of it.
-    cpu = commands["cpu"]
-    script = cpu[1 : cpu.index("|")]
-    done = subprocess.run(["sed", *script], cwd=root, check=True, capture_output=True, text=True)
-    assert done.stdout == "torch==2.13.0+cpu\n"

@@ -220,7 +220,7 @@ def test_prometheus_scrapes_the_service_and_reads_the_alarms(name: str) -> None:
     (found,) = job["dns_sd_configs"]
     assert found["type"] == "A"
     (host,) = found["names"]
-    for file in ("compose.yaml", "compose.scale.yaml"):
+    for file in ("compose.yaml", "compose.milvus.yaml"):
         services = yaml.safe_load((DOCKER / file).read_text(encoding="utf-8"))["services"]
         assert str(found["port"]) in services[host]["command"]
     assert ("authorization" in job) == (name == "prometheus.keys.yml")

@@ -1,4 +1,4 @@
-"""What docs/cluster shows is run here: the scripts and pods by a shell, their commands by ours."""
+"""What docs/cluster shows is run here: the scripts by a shell, their commands by ours."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import numpy as np
 import pytest
-import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -22,12 +20,6 @@ from aladin_service.cli import app
 
 CLUSTER = Path(__file__).parents[2] / "docs" / "cluster"
 SLURM_BUILD, SLURM_MERGE = CLUSTER / "slurm-array.sh", CLUSTER / "slurm-merge.sh"
-KUBERNETES = {
-    "build": CLUSTER / "kubernetes-indexed-job.yaml",
-    "merge": CLUSTER / "kubernetes-merge-job.yaml",
-}
-# The oldest release that takes them all, and the newest that the validator knows.
-RELEASES = ("1.29", kubernetes_validate.latest_version())
 PARTS = 2
 
 
@@ -145,75 +137,3 @@ def test_the_slurm_scripts_ask_for_what_they_use() -> None:
     for script, names in directives.items():
         before, _, _ = script.read_text(encoding="utf-8").partition("\nset -euo pipefail")
         assert before.count("\n#SBATCH ") == len(names)
-
-
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("name", KUBERNETES)
-def test_the_jobs_are_what_kubernetes_takes(name: str, release: str) -> None:
-    kubernetes_validate.validate(yaml.safe_load(KUBERNETES[name].read_text()), release, strict=True)
-
-
-def container(name: str) -> dict[str, Any]:
-    """The one container of a job."""
-    (found,) = yaml.safe_load(KUBERNETES[name].read_text())["spec"]["template"]["spec"][
-        "containers"
-    ]
-    return found
-
-
-def test_the_pods_build_the_parts_and_merge_them(
-    tmp_path: Path,
-    tiny_checkpoint: Path,
-    photos: Path,
-    whole: dict[str, bytes],
-    said_to_aladin: Any,
-) -> None:
-    def here(command: list[str]) -> list[str]:
-        """Have the volumes where this test may write."""
-        words = command[-1].replace("/files", str(tmp_path)).replace("/photos", str(photos))
-        return [*command[:-1], words]
-
-    (tmp_path / "model").symlink_to(tiny_checkpoint)
-    for number in range(PARTS):
-        words = said_to_aladin(
-            here(container("build")["command"]), JOB_COMPLETION_INDEX=number, PARTS=PARTS, CPUS=1
-        )
-        run_aladin(*words)
-    words = said_to_aladin(here(container("merge")["command"]), PARTS=PARTS)
-    parts = tmp_path / "index.parts"
-    run_aladin(*[str(parts / word) if word in ("1", "2") else word for word in words])
-    assert files(tmp_path / "index") == whole
-
-
-def test_the_jobs_agree_with_each_other_and_with_the_volumes_of_the_service() -> None:
-    trees = {name: yaml.safe_load(file.read_text()) for name, file in KUBERNETES.items()}
-    build = trees["build"]["spec"]
-    variables = {
-        name: {entry["name"]: entry.get("value") for entry in container(name)["env"]}
-        for name in KUBERNETES
-    }
-    assert variables["build"]["PARTS"] == variables["merge"]["PARTS"] == str(build["completions"])
-    (exit_code,) = (
-        rule["onExitCodes"] for rule in build["podFailurePolicy"]["rules"] if "onExitCodes" in rule
-    )
-    assert exit_code["containerName"] == container("build")["name"]
-    service = CLUSTER.parents[1] / "docker" / "kubernetes"
-    claims = {
-        tree["metadata"]["name"]
-        for tree in yaml.safe_load_all((service / "volumes.yaml").read_text())
-    }
-    for name, tree in trees.items():
-        pod = tree["spec"]["template"]["spec"]
-        mounted = {mount["name"] for mount in container(name)["volumeMounts"]}
-        assert mounted == {volume["name"] for volume in pod["volumes"]}
-        used = {
-            volume["persistentVolumeClaim"]["claimName"]
-            for volume in pod["volumes"]
-            if "persistentVolumeClaim" in volume
-        }
-        assert used <= claims
-        # As the service's own pods, which the namespace holds to the restricted standard.
-        assert pod["securityContext"]["runAsNonRoot"]
-        context = container(name)["securityContext"]
-        assert context["readOnlyRootFilesystem"]
-        assert not context["allowPrivilegeEscalation"]

@@ -67,7 +67,7 @@ STANDS_FOR = {
 
 # Beginnings of commands that are parsed and not run, after `STANDS_FOR`.
 NOT_RUN = {
-    "aladin demo": "minutes, and serves; tests/service/test_demo.py runs a part of it",
+    "aladin demo": "minutes, and serves; tests/service/demo/test_run.py runs a part of it",
     "aladin photos FOLDER": "serves until it is stopped",
     "aladin photos {home}/Pictures": "serves until it is stopped",
     "aladin photos --remove": "needs a library, which `aladin photos FOLDER` makes",
@@ -78,7 +78,6 @@ NOT_RUN = {
     "aladin search {home}/Pictures": "needs a library, which `aladin photos FOLDER` makes",
     "aladin index push": "needs a vector database",
     "aladin index rollback FOLDER": "needs a vector database",
-    "aladin export onnx /index/model": "a place in a container",
     "aladin index sync INDEX FOLDER --watch": "watches until it is stopped",
     "aladin index build --model runs/aladin-vinvl": "needs VinVL's regions of COCO",
     "aladin index upgrade": "needs a second model; tests/service/commands/index runs it",
@@ -103,7 +102,6 @@ OTHERS = {
     "python3": "makes an environment",
     "curl": "needs a service",
     "docker": "needs Docker; tests/docker reads the files",
-    "kubectl": "needs Kubernetes; tests/docker reads the files",
     "ln": "links data that are not here",
     "python": "a benchmark, of which the options are read, or writes a file of this repository",
 }

@@ -63,13 +63,6 @@ def test_a_mistyped_variable_is_refused(
     [
         "ALADIN_API_KEY",  # of `aladin search --url`
         "ALADIN_CHROMIUM",  # of `make test-browser`
-        # What Kubernetes sets beside a service named aladin, or aladin-search.
-        "ALADIN_PORT",
-        "ALADIN_SERVICE_HOST",
-        "ALADIN_SERVICE_PORT_HTTP",
-        "ALADIN_PORT_8000_TCP_ADDR",
-        "ALADIN_SEARCH_SERVICE_PORT",
-        "ALADIN_SEARCH_PORT_8000_TCP",
     ],
 )
 def test_variables_of_others_are_no_mistake(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:

@@ -32,7 +32,7 @@ def demo(
     trained on them and an index of the test scenes; on stdout a table with the results of each way
     to search; then the HTTP service of the index, until stopped.
     """
-    from aladin_service.demo import run_demo
+    from aladin_service.demo.run import run_demo
     from aladin_service.reports.tables import metrics_table, print_table
 
     set_log_format()
@@ -94,7 +94,7 @@ def prepare(
     """
     set_log_format()
     checkpoint = None if model is None else model_folder(model)
-    from aladin_service.demo import prepare_index
+    from aladin_service.demo.prepare import prepare_index
 
     with stderr_progress() as progress:
         report = prepare_index(

@@ -109,3 +109,17 @@ def test_an_import_needs_no_torch_where_the_model_has_graphs(
         program=_SEVERAL,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_first_job_of_a_machine_builds_with_a_model_that_has_graphs_and_trains_no_demo(
+    exported_checkpoint: Path, data_file: Path, tmp_path: Path
+) -> None:
+    index, empty = tmp_path / "index", tmp_path / "empty"
+    empty.mkdir()
+    words = ["prepare", str(index), "--demo", str(tmp_path / "demo"), "--photos", str(data_file)]
+    refused = aladin(*words, "--model", str(empty))
+    assert refused.returncode == 2, refused.stderr
+    assert "expected photos and a model with graphs, got no model" in refused.stderr
+    built = aladin(*words, "--model", str(exported_checkpoint))
+    assert built.returncode == 0, built.stderr
+    assert "generation 1" in built.stdout

@@ -22,7 +22,7 @@ import pytest
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import NullProgress
-from aladin_service.demo import prepare_index
+from aladin_service.demo.prepare import prepare_index
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.app import create_app
 from aladin_service.keys_file import add_key

@@ -1,9 +1,8 @@
-"""The demo, and the index of a new service, built from the user's photos or the demo's."""
+"""The demo: scenes are drawn, a network is trained on them, and its index is measured."""
 
 from __future__ import annotations
 
 import logging
-import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,27 +11,25 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.build.builder import BuildReport, build_index
-from aladin_index.format.layout import live_generation
+from aladin_index.build.builder import build_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
-from aladin_network.errors import IndexMismatchError, IndexNotReadyError, InputError
+from aladin_network.errors import IndexNotReadyError, InputError
 from aladin_network.graphs.export import export_where_possible
 from aladin_network.model import AladinModel
 from aladin_network.types import Progress, Target
-from aladin_service.item_sources import image_items, photo_places, text_items
+from aladin_service.demo import SCENES
+from aladin_service.item_sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
 from aladin_service.measure.evaluate import evaluate_served
 from aladin_service.reports.tables import MetricsRow
 from aladin_training.config.recipe import load_recipe
 from aladin_training.config.shipped import recipes_folder
-from aladin_training.data import Record, iter_records, read_records
-from aladin_training.data.records import ignore_skipped
+from aladin_training.data import Record, read_records
 from aladin_training.demo.queries import read_scene, right_scenes
 from aladin_training.demo.scenes import draw_data_set
 from aladin_training.evaluation import evaluate_checkpoint
@@ -41,8 +38,6 @@ from aladin_training.stages.run import run_recipe
 
 _LOG = logging.getLogger(__name__)
 
-# Number of scenes that the demo draws. With half as many, seen twice as often, it learns less.
-SCENES = 6000
 # Most scenes for validation, and for testing: more of them take time and say nothing new.
 _MOST_HELD_OUT = 375
 # Number of timed queries per direction; their median is stable at this number.
@@ -222,88 +217,27 @@ def _median_ms(
     return statistics.median(took_ms)
 
 
-def prepare_index(
-    out: Path,
-    demo: Path,
-    progress: Progress,
-    *,
-    photos: Path | None = None,
-    model: Path | None = None,
-    scenes: int = SCENES,
-    device: str = "cpu",
-) -> BuildReport | None:
-    """Build the first generation of an index, unless there is one.
-
-    May be killed at any moment and run again: what is done is not done twice.
+def make_demo(
+    out: Path, scenes: int, progress: Progress, *, model: Path | None, split: str | None
+) -> tuple[Path, Path]:
+    """Draw the demo's data set, and train its network unless there is a model.
 
     Args:
-        out: Folder of the index.
-        demo: Folder for the demo, which is drawn if there are no photos and trained if there is no
-            model; if both come from the demo, hits have probabilities.
-        progress: Receives all progress.
-        photos: Data set, with captions or without; None or an empty folder selects the demo's test
-            scenes.
-        model: Checkpoint; None or an empty folder selects the demo's network.
-        scenes: Number of scenes of the demo.
-        device: Device of the network when it encodes the photos.
+        out: Folder of the demo; completed steps are not repeated.
+        scenes: Number of scenes.
+        progress: Receives the progress of all steps.
+        model: Checkpoint that takes the place of the demo's, or None.
+        split: Split that will be indexed with it, or None for photos of others, about which
+            probabilities that were fitted to drawn scenes say nothing.
 
     Returns:
-        Report of the build, or None if the index already has a live generation, which was left
-        unchanged.
-
-    Raises:
-        DataError: If the photos cannot be used.
-        CheckpointError: If the model cannot be loaded.
-        IndexWriteError: If the disk is full or cannot be written, or another build is running.
+        The data set, and the checkpoint.
     """
-    try:
-        _LOG.info("%s: generation %d is live; nothing to do", out, live_generation(out))
-        return None
-    except IndexNotReadyError:
-        _LOG.info("%s: no index yet", out)
-    source, split = photos, None
-    if source is None or _is_empty(source):
-        source, split = draw_demo(demo, scenes, progress), "test"
-    if model is None or _is_empty(model):
-        if split is None:
-            _LOG.warning("no model given: using the demo's network, trained on drawn scenes only")
-        with torch_threads(1):  # the demo's network is small
-            drawn = draw_demo(demo, scenes, progress)
-            model = train_demo(demo, drawn, progress)
-            # Those of the demo are calibrated on drawn scenes, so they say nothing about the
-            # owner's photos.
-            if split is not None:
-                calibrate_demo(model, drawn, progress)
-    _LOG.info("indexing %s", source)
-    try:
-        return _build(out, model, source, split, device, progress, resume=True)
-    except IndexMismatchError:
-        # No generation is live, so this is an interrupted build of other photos or another model.
-        _LOG.warning("the photos or the model differ from those of the interrupted build")
-        return _build(out, model, source, split, device, progress, resume=False)
-
-
-def _is_empty(place: Path) -> bool:
-    return place.is_dir() and not any(place.iterdir())
-
-
-def _build(
-    out: Path,
-    model: Path,
-    source: Path,
-    split: str | None,
-    device: str,
-    progress: Progress,
-    *,
-    resume: bool,
-) -> BuildReport:
-    records = iter_records(source, split, require_captions=False, on_skip=ignore_skipped)
-    captioned = any(record.captions for record in records)
-    texts = text_items(source, split, report=False) if captioned else None
-    settings = BuildSettings(readers=os.cpu_count() or 1, device=device, resume=resume)
-    places = photo_places(source, None)
-    images = image_items(source, split, places=places)
-    report = build_index(model, out, images, texts, settings, progress)
-    if places.warning is not None:
-        _LOG.warning(places.warning)
-    return report
+    with torch_threads(1):  # the demo's network is small
+        drawn = draw_demo(out, scenes, progress)
+        if model is not None:
+            return drawn, model
+        checkpoint = train_demo(out, drawn, progress)
+        if split is not None:
+            calibrate_demo(checkpoint, drawn, progress)
+        return drawn, checkpoint

@@ -15,7 +15,8 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import CALIBRATION, Calibration
 from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
-from aladin_service.demo import SCENES, calibrate_demo, draw_demo, run_demo
+from aladin_service.demo import SCENES
+from aladin_service.demo.run import calibrate_demo, draw_demo, run_demo
 from aladin_service.reports.tables import metrics_table
 from aladin_training.config.recipe import load_recipe
 from aladin_training.config.shipped import recipes_folder
@@ -43,7 +44,7 @@ def out(
 
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aladin_service.demo.calibrate_system", calibrate_without_a_fit)
+        patch.setattr("aladin_service.demo.run.calibrate_system", calibrate_without_a_fit)
         run_demo(folder, NullProgress(), scenes=48, overrides=QUICK)
     return folder
 
@@ -101,7 +102,7 @@ def test_one_scene_in_eight_and_at_most_375_are_held_out_twice(
         asked.append(numbers)
         return folder
 
-    monkeypatch.setattr("aladin_service.demo.draw_data_set", draw)
+    monkeypatch.setattr("aladin_service.demo.run.draw_data_set", draw)
     draw_demo(tmp_path, scenes, NullProgress())
     (numbers,) = asked
     assert [numbers[f"{split}scenes"] for split in ("", "val_", "test_")] == [

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-import aladin_service.demo
+import aladin_service.demo.run
 from aladin_index.build.builder import build_index
 from aladin_index.format.layout import BUILD, generation_folder, live_generation
 from aladin_index.generations.reader import open_index
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import DataError
 from aladin_network.types import NullProgress
-from aladin_service.demo import prepare_index, train_demo
+from aladin_service.demo.prepare import prepare_index
+from aladin_service.demo.run import train_demo
 from aladin_service.item_sources import image_items, text_items
 
 
@@ -90,8 +91,8 @@ def fresh(
     (place / "empty").mkdir()
     empty = place / "empty"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aladin_service.demo, "train_demo", partial(train_demo, overrides=QUICK))
-        patch.setattr("aladin_service.demo.calibrate_system", calibrate_without_a_fit)
+        patch.setattr(aladin_service.demo.run, "train_demo", partial(train_demo, overrides=QUICK))
+        patch.setattr("aladin_service.demo.run.calibrate_system", calibrate_without_a_fit)
         prepare_index(
             place / "index", place / "demo", NullProgress(), photos=empty, model=empty, scenes=8
         )
@@ -129,7 +130,7 @@ def test_without_a_model_photos_get_the_demos_and_nothing_is_trained_twice(
     monkeypatch: pytest.MonkeyPatch,
     exports: list[Path],
 ) -> None:
-    monkeypatch.setattr(aladin_service.demo, "train_demo", partial(train_demo, overrides=QUICK))
+    monkeypatch.setattr(aladin_service.demo.run, "train_demo", partial(train_demo, overrides=QUICK))
     units = Units()
     report = prepare_index(tmp_path / "index", fresh / "demo", units, photos=data_file, scenes=8)
     assert report is not None
@@ -154,7 +155,7 @@ def test_killed_it_goes_on_where_it_was(
         resumed.append(arguments[4].resume)  # pyright: ignore[reportAttributeAccessIssue]
         return build_index(*arguments)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(aladin_service.demo, "build_index", build)
+    monkeypatch.setattr("aladin_service.demo.prepare.build_index", build)
     prepare_index(index, demo, NullProgress(), photos=data_file, model=tiny_checkpoint)
     assert resumed == [True]
     build_index(

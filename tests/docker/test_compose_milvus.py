@@ -1,4 +1,4 @@
-"""Replicas before one engine in compose: the parts find each other and may do little."""
+"""Replicas before Milvus in compose: the parts find each other and may do little."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ OTHERS = ("balancer", "engine", "prometheus", "grafana")
 
 @pytest.fixture(scope="module")
 def services(compose: Compose) -> dict[str, Tree]:
-    """The services of compose.scale.yaml."""
-    return compose("compose.scale.yaml")["services"]
+    """The services of compose.milvus.yaml."""
+    return compose("compose.milvus.yaml")["services"]
 
 
 def mounts(service: Tree) -> dict[str, tuple[str, bool]]:
@@ -85,9 +85,9 @@ def test_a_container_can_do_little(services: dict[str, Tree], name: str) -> None
 
 
 def test_images_of_others_are_pinned_exactly(compose: Compose) -> None:
-    for name, service in compose("compose.scale.yaml")["services"].items():
+    for name, service in compose("compose.milvus.yaml")["services"].items():
         if name in OURS:
-            assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+-cpu", service["image"])
+            assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+-serve", service["image"])
         else:
             image = service["image"]
             assert PINNED.match(image) or image in BY_TAG, image
@@ -112,7 +112,7 @@ def test_images_are_not_of_releases_with_published_vulnerabilities(
 
 
 def test_the_engine_is_reached_by_our_containers_alone(compose: Compose) -> None:
-    tree = compose("compose.scale.yaml")
+    tree = compose("compose.milvus.yaml")
     members: dict[str, set[str]] = {}
     for name, service in tree["services"].items():
         if "network_mode" in service:
@@ -128,7 +128,7 @@ def test_the_engine_is_reached_by_our_containers_alone(compose: Compose) -> None
 
 
 def test_the_engine_asks_for_the_password_that_the_service_has(compose: Compose) -> None:
-    services = compose("compose.scale.yaml")["services"]
+    services = compose("compose.milvus.yaml")["services"]
     environment = services["engine"]["environment"]
     token = services["service"]["environment"]["ALADIN_ENGINE_TOKEN"]
     assert services["push"]["environment"]["ALADIN_ENGINE_TOKEN"] == token
@@ -138,14 +138,14 @@ def test_the_engine_asks_for_the_password_that_the_service_has(compose: Compose)
 
 
 def test_nothing_starts_without_a_password(docker: Path) -> None:
-    text = (docker / "compose.scale.yaml").read_text(encoding="utf-8")
+    text = (docker / "compose.milvus.yaml").read_text(encoding="utf-8")
     uses = re.findall(r"\$\{ENGINE_PASSWORD([^}]*)\}", text)
     assert uses
     assert all(use.startswith(":?") for use in uses)
 
 
 def test_what_is_mounted_is_there(compose: Compose, docker: Path) -> None:
-    tree = compose("compose.scale.yaml")
+    tree = compose("compose.milvus.yaml")
     sources = {source for each in tree["services"].values() for source, _ in mounts(each).values()}
     named = {source for source in sources if not source.startswith(".")}
     assert named == set(tree["volumes"])
@@ -195,7 +195,7 @@ def test_a_new_volume_is_its_users_wherever_it_is_first_mounted(
 
 
 def test_the_engine_is_found_by_its_name(compose: Compose) -> None:
-    services = compose("compose.scale.yaml")["services"]
+    services = compose("compose.milvus.yaml")["services"]
     given = options(services["push"])
     EngineLocation(url=given["--url"], name=given["--name"])
     address = urlsplit(given["--url"])
@@ -209,7 +209,7 @@ def test_the_engine_is_found_by_its_name(compose: Compose) -> None:
 def test_the_balancer_and_each_replica_count_the_same_rate(
     compose: Compose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tree = compose("compose.scale.yaml")
+    tree = compose("compose.milvus.yaml")
     policy = make_policy(settings_of(tree, monkeypatch), "0.0.0.0")
     rate = tree["services"]["balancer"]["environment"]["CLIENT_REQUESTS_PER_S"]
     assert policy.clients is not None
@@ -218,15 +218,15 @@ def test_the_balancer_and_each_replica_count_the_same_rate(
 
 
 def test_with_keys_nobody_is_anonymous(compose: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = compose("compose.scale.yaml", "compose.keys.yaml")
+    tree = compose("compose.milvus.yaml", "compose.keys.yaml")
     settings = settings_of(tree, monkeypatch)
     assert settings.allow_anonymous is False
     assert settings.keys_file == Path("/run/secrets") / tree["services"]["service"]["secrets"][0]
 
 
 def test_with_a_card_the_same_folder_is_served(compose: Compose) -> None:
-    tree = compose("compose.scale.yaml", "compose.gpu.yaml")["services"]
-    base = compose("compose.scale.yaml")["services"]
+    tree = compose("compose.milvus.yaml", "compose.gpu.yaml")["services"]
+    base = compose("compose.milvus.yaml")["services"]
     for name in ("service", "index"):
         assert tree[name]["command"] == [*base[name]["command"], "--device", "auto"]
 
@@ -235,7 +235,7 @@ def test_a_replica_has_longer_to_stop_than_it_takes(
     compose: Compose, services: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grace_s = int(services["service"]["stop_grace_period"].removesuffix("s"))
-    assert grace_s > settings_of(compose("compose.scale.yaml"), monkeypatch).shutdown_s
+    assert grace_s > settings_of(compose("compose.milvus.yaml"), monkeypatch).shutdown_s
 
 
 def test_the_balancer_finds_the_replicas(services: dict[str, Tree], docker: Path) -> None:
