@@ -125,7 +125,7 @@ def test_messages_name_extras_that_there_are_by_the_line_that_installs_them() ->
             ):
                 named.append(extra)
                 assert extra in extras, (file, extra)
-    assert {"mcp", "lora", "hdf5", "otel", "cpu"} <= {*named}
+    assert {"mcp", "lora", "otel", "cpu"} <= {*named}
 
 
 def test_ci_begins_with_make_test_in_an_environment_that_this_alone_makes(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ DOCUMENTS = [
     "docs/SCALE.md",
     "docs/PYTHON.md",
     "docs/SEARCH.md",
-    "docs/doors/datasets.md",
     "docs/doors/embeddings.md",
     "docs/doors/rerank.md",
     "docs/doors/mcp.md",

@@ -6,7 +6,7 @@ Every caption is a query for its image, and every image for its captions.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,14 +21,13 @@ from aladin_network.errors import InputError, brief
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
-from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
+from aladin_network.types import Modality, NullProgress, Progress, Target
 
 _TEXTS_AT_A_TIME = 64
 
 _TOP = 10
 
 # Receives the direction and the candidates of a query, best first.
-OnHits = Callable[[Direction, Sequence[SearchHit]], None]
 
 
 class EvaluationText(NamedTuple):
@@ -181,7 +180,6 @@ def evaluate_index(
     fusion: float | None = None,
     compared_queries: int = 200,
     progress: Progress | None = None,
-    on_hits: OnHits | None = None,
 ) -> ServedEvaluation:
     """Query an index for every image's captions and every caption's image.
 
@@ -195,13 +193,12 @@ def evaluate_index(
         compared_queries: Number of queries per direction for the agreement; an exhaustive search is
             slow.
         progress: Progress, advanced query by query.
-        on_hits: Called with the direction and the candidates of each query, best first, or None.
     """
     progress = progress or NullProgress()
     progress.start(len(queries.texts) + len(queries.images), "queries")
-    by_text = _Direction(searcher, "text", "images", num_candidates, fusion, on_hits)
+    by_text = _Direction(searcher, "text", "images", num_candidates, fusion)
     by_text.ask_all(queries.texts, compared_queries, progress)
-    by_image = _Direction(searcher, "image", "texts", num_candidates, fusion, on_hits)
+    by_image = _Direction(searcher, "image", "texts", num_candidates, fusion)
     by_image.ask_all(queries.images, compared_queries, progress)
     ranks = Ranks(torch.tensor(by_text.ranks), torch.tensor(by_image.ranks))
     return ServedEvaluation(ranks, summarize(ranks), by_text.report(), by_image.report())
@@ -217,10 +214,8 @@ class _Direction:
         target: Target,
         num_candidates: int | None,
         fusion: float | None,
-        on_hits: OnHits | None,
     ) -> None:
         self._searcher = searcher
-        self._on_hits = on_hits
         self._modality: Modality = modality
         self._target: Target = target
         default = searcher.index.manifest.candidates(target)
@@ -252,11 +247,7 @@ class _Direction:
         """Search once, and a second time exhaustively if the results are compared."""
         hits, took_ms = self._search(query, max(_TOP, self._num_candidates), self._num_candidates)
         self._times_ms.append(took_ms)
-        candidates = hits[: self._num_candidates]
-        self.ranks.append(rank_as_served(candidates, right, self._count))
-        if self._on_hits is not None:
-            by_text = self._modality == "text"
-            self._on_hits("text_to_image" if by_text else "image_to_text", candidates)
+        self.ranks.append(rank_as_served(hits[: self._num_candidates], right, self._count))
         if compare:
             exhaustive, _ = self._search(query, _TOP, self._count)
             wanted = {hit.id for hit in exhaustive}

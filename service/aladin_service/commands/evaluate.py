@@ -55,25 +55,6 @@ CurveCandidatesOption = Annotated[
         "always included. [default: 2,5,10,20,50,100,200,500]",
     ),
 ]
-TrecOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--trec",
-        metavar="DIR",
-        file_okay=False,
-        help="Also write TREC files there, for ranx, ir-measures or trec_eval: DIRECTION.qrels, "
-        "and DIRECTION.SCORE.run for each score.",
-    ),
-]
-TrecDepthOption = Annotated[
-    int | None,
-    typer.Option(
-        "--trec-depth",
-        min=10,
-        metavar="N",
-        help="Results of each query in a run of --trec. [default: 100]",
-    ),
-]
 EnsembleOption = Annotated[
     list[Path] | None,
     typer.Option(
@@ -92,8 +73,6 @@ def evaluate(
     folds: FoldsOption = 0,
     curve: CurveOption = None,
     curve_candidates: CurveCandidatesOption = None,
-    trec: TrecOption = None,
-    trec_depth: TrecDepthOption = None,
     ensemble: EnsembleOption = None,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
@@ -110,11 +89,9 @@ def evaluate(
     over blocks. With --index also the two stages as served, how far they agree with an exhaustive
     search, and what they gain over matching, with its 95 % interval; the results are stored with
     the index. With --curve also R@1 and rsum from one candidate, which is matching alone, to all,
-    the exhaustive order, with their intervals and the search time. With --trec also these rankings
-    as files of TREC, one tag for each score.
+    the exhaustive order, with their intervals and the search time.
     """
     from aladin_service.measure.evaluate import evaluate_system, keep_evaluation
-    from aladin_service.measure.trec_files import DEFAULT_DEPTH, TrecFiles
     from aladin_service.reports.curve_plot import write_curve
     from aladin_service.reports.evaluation_report import (
         curve_data,
@@ -128,13 +105,10 @@ def evaluate(
     from aladin_training.data.records import strict_data
 
     numbers = _curve_numbers(curve, curve_candidates, index)
-    if trec is None and trec_depth is not None:
-        raise InputError("--trec-depth: expected also --trec, whose runs it limits")
     if ensemble and index is not None:
         raise InputError("--ensemble: expected no --index, which holds the vectors of one network")
     chosen = chosen_split(split)
     store = opened_regions(regions, region_labels)
-    files = None if trec is None else TrecFiles(trec, trec_depth or DEFAULT_DEPTH)
     with strict_data(strict), stderr_progress() as progress:
         evaluation = evaluate_system(
             model_folder(checkpoint),
@@ -145,7 +119,6 @@ def evaluate(
             folds,
             numbers,
             store,
-            files,
             [model_folder(each) for each in ensemble or []],
         )
     figures, of_index = evaluation_data(evaluation), evaluation.index

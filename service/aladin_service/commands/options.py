@@ -42,7 +42,7 @@ RegionsOption = Annotated[
         "--regions",
         metavar="PATH",
         help="Precomputed regions of the photos, for networks that read them: .tsv of VinVL or "
-        "bottom-up attention, folder of .npz or .npy files, HDF5, or precomp folder of SCAN. The "
+        "bottom-up attention, folder of .npz or .npy files, or precomp folder of SCAN. The "
         "photos' files may then be missing.",
     ),
 ]

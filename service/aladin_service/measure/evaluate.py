@@ -16,13 +16,11 @@ from aladin_index.measure.curve_points import CandidateCurve
 from aladin_index.measure.evaluate import (
     EvaluationQueries,
     EvaluationText,
-    OnHits,
     ServedEvaluation,
     evaluate_index,
     evaluation_queries,
 )
 from aladin_index.open import open_backend
-from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError, SearchIndexError
@@ -30,8 +28,7 @@ from aladin_network.scoring.bootstrap import Interval, paired_bootstrap
 from aladin_network.scoring.correction import read_correction
 from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.scoring.separation import RankSummary, summarize_cross_ranks
-from aladin_network.types import DIRECTIONS, Direction, Progress
-from aladin_service.measure.trec_files import TrecFiles
+from aladin_network.types import Progress
 from aladin_service.settings import engine_options
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
@@ -145,7 +142,6 @@ def evaluate_system(
     folds: int = 1,
     curve_candidates: Sequence[int] | None = None,
     regions: RegionStore | None = None,
-    trec: TrecFiles | None = None,
     ensemble: Sequence[Path] = (),
 ) -> SystemEvaluation:
     """Evaluate a network on a data set, and the index that was built with it.
@@ -162,7 +158,6 @@ def evaluate_system(
         curve_candidates: Numbers of candidates of the index's curve, ascending, or None for no
             curve.
         regions: Regions of the photos, for a network that reads regions.
-        trec: Writes runs and qrels, or None for no files.
         ensemble: Folders of further checkpoints, whose scores are averaged with the network's; not
             with an index, which holds the vectors of one network.
 
@@ -186,8 +181,6 @@ def evaluate_system(
     if index is None:
         others = [load_checkpoint(folder) for folder in ensemble]
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction, others)
-        if trec is not None:
-            trec.write_exhaustive(records, exhaustive)
         return _report(checkpoint.model_id, exhaustive, folds)
     # Opened first, so that an index of another network is refused before the long work.
     engine = engine_options(index)
@@ -195,10 +188,8 @@ def evaluate_system(
         searcher = TwoStageSearcher(opened)
         queries = _queries(searcher, records, progress)  # refuses records that the index lacks
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction)
-        if trec is not None:
-            trec.write_exhaustive(records, exhaustive)
         of_index = _evaluate_index(
-            searcher, queries, records, exhaustive, curve_candidates, progress, trec
+            searcher, queries, records, exhaustive, curve_candidates, progress
         )
     return replace(_report(checkpoint.model_id, exhaustive, folds), index=of_index)
 
@@ -210,14 +201,8 @@ def _evaluate_index(
     exhaustive: ExhaustiveEvaluation,
     curve_candidates: Sequence[int] | None,
     progress: Progress,
-    trec: TrecFiles | None,
 ) -> IndexEvaluation:
-    answers: dict[Direction, list[Sequence[SearchHit]]] = {each: [] for each in DIRECTIONS}
-    keep: OnHits | None = None if trec is None else lambda of, hits: answers[of].append(hits)
-    served = evaluate_index(searcher, queries, progress=progress, on_hits=keep)
-    if trec is not None:
-        for direction, hits in answers.items():
-            trec.write_served(records, direction, hits)
+    served = evaluate_index(searcher, queries, progress=progress)
     matching = exhaustive.ranks["matching"]
     curve = None
     if curve_candidates is not None:

@@ -127,5 +127,5 @@ def test_shards_are_found_as_other_readers_find_them(
     with pytest.raises(DataError, match="expected tars to stream, found none"):
         find_shards(tmp_path / "empty", None)
     (tmp_path / "list.csv").write_text("image,caption\n")
-    with pytest.raises(DataError, match="only tars and data sets of `datasets` are streamed"):
+    with pytest.raises(DataError, match="only tars are streamed"):
         find_shards(tmp_path / "list.csv", None)

@@ -96,34 +96,3 @@ def test_what_a_stream_cannot_do_is_refused_early(
         streamed(recipe_path, data_set, tars, "data.regions=regions.tsv")
     with pytest.raises(DataError, match="holds no photo of split 'train' with a caption"):
         prepare_run(streamed(recipe_path, data_set, tars, "data.train_split=train"), NullProgress())
-
-
-@pytest.mark.clients
-def test_a_saved_data_set_gives_the_weights_of_a_tar(
-    recipe_path: Path, data_set: Path, write_tar: Callable[..., Path], tmp_path: Path
-) -> None:
-    from datasets import Dataset, Features, List, Value
-    from datasets import Image as ImageFeature
-
-    entries = [json.loads(line) for line in data_set.read_text().splitlines()]
-    train = [each for each in entries if each["split"] == "train"]
-    photos = [(data_set.parent / each["image"]).read_bytes() for each in train]
-    rows = {
-        "image": [{"bytes": photo, "path": None} for photo in photos],
-        "captions": [each["captions"] for each in train],
-    }
-    features = Features(image=ImageFeature(), captions=List(Value("string")))
-    Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
-    members: list[tuple[str, bytes]] = []
-    for number, (photo, each) in enumerate(zip(photos, train, strict=True)):
-        members.append((f"{number:09d}.png", photo))
-        members.append((f"{number:09d}.txt", "\n".join(each["captions"]).encode()))
-    tar = write_tar("one/00000.tar", members)
-
-    for name, source in (("of_saved", tmp_path / "saved"), ("of_tar", tar.parent)):
-        run_recipe(streamed(recipe_path, data_set, source), tmp_path / name)
-    ours, theirs = (
-        load_file(tmp_path / each / "checkpoint" / "model.safetensors")
-        for each in ("of_saved", "of_tar")
-    )
-    assert all(torch.equal(ours[name], value) for name, value in theirs.items())

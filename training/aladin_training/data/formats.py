@@ -11,7 +11,6 @@ from aladin_network.errors import DataError
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
 from aladin_training.data.folder import read_folder, read_photo
 from aladin_training.data.folder_rules import FolderRules
-from aladin_training.data.hub_datasets.names import is_dataset
 from aladin_training.data.json_files import read_jsonl, read_karpathy
 from aladin_training.data.precomp import is_precomp, read_precomp
 from aladin_training.data.records import LocatedRecord, OnSkip, log_skipped
@@ -28,7 +27,7 @@ TABLES: Mapping[str, Callable[[Path, OnSkip], Table]] = {
 }
 KNOWN_FORMATS = (
     "a folder, a photo, .jsonl, Karpathy .json, .csv, .tsv, .parquet, a precomp folder of SCAN, "
-    "datasets:NAME or webdataset .tar"
+    "or webdataset .tar"
 )
 
 
@@ -54,14 +53,7 @@ def expand(pattern: Path) -> list[Path]:
 
 
 def common_folder(pattern: Path) -> Path:
-    """Return the last folder of a path before its first ``{``, ``*``, ``?`` or ``[``.
-
-    Of a data set of `datasets`, it is the folder of its files.
-    """
-    if is_dataset(pattern):
-        from aladin_training.data.hub_datasets.source import dataset_folder
-
-        return dataset_folder(pattern)
+    """Return the last folder of a path before its first ``{``, ``*``, ``?`` or ``[``."""
     if pattern.exists():
         return pattern.parent
     parts = pattern.parts[:-1]
@@ -99,8 +91,7 @@ def read_entries(
     """Read the photos of any source.
 
     Args:
-        source: Folder, file, or pattern of files, each read according to its own suffix, or
-            ``datasets:NAME``.
+        source: Folder, file, or pattern of files, each read according to its own suffix.
         images: Folder of a Karpathy JSON's photos, or None if they are beside the file.
         on_skip: Called with each photo and caption that cannot be used, and each file of a folder
             or a tar that looks like a photo and cannot be read.
@@ -110,11 +101,6 @@ def read_entries(
         DataError: If there is no such source, or its format is unknown; while reading, if what
             follows cannot be told apart.
     """
-    if is_dataset(source):
-        # Not at the top: pyarrow is imported only where it is used.
-        from aladin_training.data.hub_datasets.reader import read_dataset
-
-        return read_dataset(source, on_skip)
     if source.is_dir():
         return read_precomp(source) if is_precomp(source) else read_folder(source, on_skip, rules)
     files = expand(source)

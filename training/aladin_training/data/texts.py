@@ -12,7 +12,6 @@ from aladin_network.photos.files import CAPTIONS, PHOTO, first_of
 from aladin_training.data import iter_records
 from aladin_training.data.fields import Place, parse_row
 from aladin_training.data.formats import TABLES
-from aladin_training.data.hub_datasets.names import is_dataset
 from aladin_training.data.json_files import read_lines
 from aladin_training.data.records import (
     OnSkip,
@@ -52,8 +51,8 @@ def iter_texts(
 
     Args:
         source: JSONL of ``{"id": "...", "text": "...", "metadata": {}}``, recognised by its first
-            line; a table with ``id`` and ``text``, or a data set of `datasets`, without a column of
-            photos; or any source of photos that `iter_records` reads.
+            line; a table with ``id`` and ``text``, without a column of photos; or any source of
+            photos that `iter_records` reads.
         split: Split of photos with captions, or None for all.
         on_skip: Called with each text that cannot be used, and each file that looks like a photo
             and cannot be read.
@@ -66,10 +65,6 @@ def iter_texts(
 
 
 def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRecord]:
-    if is_dataset(source):
-        texts = _dataset_texts(source, split)
-        if texts is not None:
-            return texts
     if source.is_file():
         suffix = source.suffix.lower()
         if suffix == ".jsonl" and _holds_texts(source):
@@ -134,23 +129,3 @@ def _text_of_row(row: dict[str, Any], place: Place) -> TextRecord:
         found = f"id {brief(described.id)} and {len(described.captions)} texts"
         raise place.error(f"expected an id and a text, got {found}")
     return TextRecord(id=described.id, text=described.captions[0], metadata=described.metadata)
-
-
-def _dataset_texts(source: Path, split: str | None) -> Iterator[TextRecord] | None:
-    """Return the texts of a data set of `datasets`, or None if it has photos."""
-    from aladin_training.data.hub_datasets.reader import read_text_rows
-    from aladin_training.data.hub_datasets.source import open_tables
-
-    tables = open_tables(source)
-    if any(table.columns.photo is not None for table in tables):
-        return None
-
-    def texts() -> Iterator[TextRecord]:
-        for place, record in (each for table in tables for each in read_text_rows(table)):
-            if split is not None and record.split != split:
-                continue
-            if len(record.captions) != 1:
-                raise place.error(f"expected a text, got {len(record.captions)}")
-            yield TextRecord(id=record.id, text=record.captions[0], metadata=record.metadata)
-
-    return texts()

@@ -1,4 +1,4 @@
-"""The shards of a stream, tars or Arrow files, and the number of photos in each.
+"""The shards of a stream, which are tars, and the number of photos in each.
 
 Photos are counted once; the counts are cached.
 """
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aladin_network.errors import DataError
 from aladin_network.files import write_json
@@ -20,7 +20,6 @@ from aladin_network.types import Progress
 from aladin_training.data import Record
 from aladin_training.data.folder import walk_files
 from aladin_training.data.formats import common_folder, expand
-from aladin_training.data.hub_datasets.names import is_dataset
 from aladin_training.data.records import (
     OnSkip,
     SkipLog,
@@ -31,9 +30,6 @@ from aladin_training.data.records import (
 )
 from aladin_training.data.samples import split_of_folder
 from aladin_training.data.webdataset import is_tar, read_tar
-
-if TYPE_CHECKING:
-    from aladin_training.data.hub_datasets.source import DatasetTable
 
 # A complete tar ends with two blocks of zeros.
 _END_MARK_BYTES = 1024
@@ -75,52 +71,6 @@ class TarShard:
                 yield entry.record
 
 
-@dataclass(frozen=True)
-class ArrowShard:
-    """One Arrow file of a stream: a part of a data set of `datasets`.
-
-    Attributes:
-        table: The file and its columns.
-        split: Split of its photos, or None for all.
-    """
-
-    table: DatasetTable
-    split: str | None
-
-    @property
-    def path(self) -> Path:
-        """Path of the file."""
-        return self.table.file
-
-    @property
-    def root(self) -> Path:
-        """Folder of the file, named in errors."""
-        return self.table.file.parent
-
-    @property
-    def name(self) -> str:
-        """Name of the file and its split, which do not depend on its folder's location."""
-        return f"{self.table.split or ''}/{self.table.file.name}"
-
-    def records(self, on_skip: OnSkip = ignore_skipped) -> Iterator[Record]:
-        """Read the photos of the split in order, including those without captions.
-
-        Args:
-            on_skip: Called with each row whose photo is missing.
-
-        Raises:
-            DataError: If the file is damaged, or a row cannot be used.
-        """
-        from aladin_training.data.hub_datasets.reader import join_rows, read_table
-
-        for entry in join_rows(read_table(self.table, SkippedOfSplit(self.split, on_skip))):
-            if self.split is None or entry.record.split == self.split:
-                yield entry.record
-
-
-Shard = TarShard | ArrowShard
-
-
 class ShardCount(NamedTuple):
     """Number of photos in a shard.
 
@@ -134,19 +84,16 @@ class ShardCount(NamedTuple):
     without_captions: int | None = 0
 
 
-def find_shards(source: Path, split: str | None) -> Sequence[Shard]:
+def find_shards(source: Path, split: str | None) -> Sequence[TarShard]:
     """List the shards of a source, sorted as its readers sort them.
 
     Args:
-        source: A tar, a pattern of tars or a folder of them, or a data set of `datasets`.
+        source: A tar, a pattern of tars, or a folder of them.
         split: Split of the photos, or None for all.
 
     Raises:
-        ConfigError: If `datasets` is needed and not installed.
         DataError: If there is no tar, or another kind of file.
     """
-    if is_dataset(source):
-        return _arrow_shards(source, split)
     if source.is_dir():
         root = source.absolute()
         paths = [path for path, _ in walk_files(root) if is_tar(path)]
@@ -155,28 +102,18 @@ def find_shards(source: Path, split: str | None) -> Sequence[Shard]:
         paths = [path.absolute() for path in expand(source)]
         for path in paths:
             if not is_tar(path):
-                raise DataError(
-                    path, None, "expected a tar: only tars and data sets of `datasets` are streamed"
-                )
+                raise DataError(path, None, "expected a tar: only tars are streamed")
     if not paths:
         raise DataError(source, None, "expected tars to stream, found none")
     return [TarShard(path, root, split) for path in paths]
 
 
-def _arrow_shards(source: Path, split: str | None) -> list[ArrowShard]:
-    from aladin_training.data.hub_datasets.reader import photo_tables
-
-    return [ArrowShard(table, split) for table in photo_tables(source)]
-
-
-def downloaded_photos(shard: Shard) -> ShardCount | None:
+def downloaded_photos(shard: TarShard) -> ShardCount | None:
     """Return the number of photos that img2dataset's ``00000_stats.json`` gives for ``00000.tar``.
 
     None if it cannot give the number of the split's photos, or if the tar was cut short, which
     `count_shard` explains.
     """
-    if isinstance(shard, ArrowShard):
-        return None
     if shard.split is not None and shard.split != split_of_folder(PurePosixPath(shard.name)):
         return None
     try:
@@ -189,7 +126,7 @@ def downloaded_photos(shard: Shard) -> ShardCount | None:
     return ShardCount(successes, without_captions=None)
 
 
-def count_shard(shard: Shard, on_skip: OnSkip = log_skipped) -> ShardCount:
+def count_shard(shard: TarShard, on_skip: OnSkip = log_skipped) -> ShardCount:
     """Count the photos of a shard by reading its headers and everything but the photos.
 
     Args:
@@ -215,7 +152,7 @@ def _is_ended(tar: Path) -> bool:
     return end == bytes(_END_MARK_BYTES)
 
 
-def count_shards(shards: Sequence[Shard], cache: Path, progress: Progress) -> list[ShardCount]:
+def count_shards(shards: Sequence[TarShard], cache: Path, progress: Progress) -> list[ShardCount]:
     """Count the photos of every tar.
 
     Args:
@@ -255,7 +192,7 @@ def count_shards(shards: Sequence[Shard], cache: Path, progress: Progress) -> li
     return counts
 
 
-def _key(shards: Sequence[Shard]) -> str:
+def _key(shards: Sequence[TarShard]) -> str:
     content = json.dumps([[str(shard.path), shard.split] for shard in shards])
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -267,7 +204,7 @@ def _load(file: Path) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def _state(shard: Shard) -> list[list[int] | None]:
+def _state(shard: TarShard) -> list[list[int] | None]:
     """Return size and time of the tar, and of the parquet that may hold its captions."""
     return [_stat(shard.path), _stat(shard.path.with_suffix(".parquet"))]
 

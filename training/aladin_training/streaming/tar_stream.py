@@ -19,7 +19,7 @@ from aladin_network.photos.files import PhotoFile
 from aladin_network.types import Progress
 from aladin_training.data import Record
 from aladin_training.data.records import is_strict
-from aladin_training.streaming.shards import Shard, ShardCount, count_shards, find_shards
+from aladin_training.streaming.shards import ShardCount, TarShard, count_shards, find_shards
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class TarStream:
         counts: Number of photos expected in each.
     """
 
-    shards: tuple[Shard, ...]
+    shards: tuple[TarShard, ...]
     counts: tuple[ShardCount, ...]
 
     @property
@@ -69,7 +69,7 @@ def open_stream(source: Path, split: str | None, cache: Path, progress: Progress
     """Find the tars of a source and count their photos.
 
     Args:
-        source: A tar, a pattern of tars or a folder of them, or a data set of `datasets`.
+        source: A tar, a pattern of tars, or a folder of them.
         split: Split of the photos, or None for all.
         cache: Folder of all caches, where counts are kept that needed a tar to be read.
         progress: Receives shards.
@@ -165,7 +165,7 @@ def read_samples(
 
 
 def _read_shard(
-    shard: Shard, count: ShardCount, passed: int, wants: Callable[[int], bool]
+    shard: TarShard, count: ShardCount, passed: int, wants: Callable[[int], bool]
 ) -> Iterator[ReadSample]:
     """Read a tar's photos from a given one on: as many as were counted, whatever it holds now."""
     records = shard.records()

@@ -9,7 +9,6 @@ from aladin_training.data.formats import expand
 from aladin_training.data.precomp import is_precomp
 from aladin_training.data.regions.checked import CheckedRegions, JoinedRegions
 from aladin_training.data.regions.folder import FolderRegions, PrecompRegions
-from aladin_training.data.regions.hdf5 import open_hdf5
 from aladin_training.data.regions.labels import open_labels
 from aladin_training.data.regions.store import RegionLayout, RegionStore, region_key, region_keys
 from aladin_training.data.regions.tsv import TsvRegions
@@ -18,11 +17,10 @@ __all__ = ["KNOWN_REGIONS", "RegionStore", "open_regions", "region_key", "region
 
 KNOWN_REGIONS = (
     "a .tsv of VinVL or of bottom-up attention, a folder with one, a folder of .npz or .npy files, "
-    "an .h5 or .hdf5, or a folder of SCAN's arrays"
+    "or a folder of SCAN's arrays"
 )
 _FEATURES = ("features.tsv", "feature.tsv")
 _LABELS = ("predictions.tsv", "label.tsv", "labels.tsv", "labels.json")
-_HDF5 = (".h5", ".hdf5")
 
 
 def open_regions(path: Path, labels: Path | None = None) -> RegionStore:
@@ -34,7 +32,6 @@ def open_regions(path: Path, labels: Path | None = None) -> RegionStore:
             the regions, in the same folder as OSCAR's ``features.tsv``, or nowhere.
 
     Raises:
-        ConfigError: If the package that reads the file is not installed.
         DataError: If a file cannot be used.
     """
     stores = [_open(file, labels) for file in expand(path)]
@@ -55,8 +52,6 @@ def _layout(path: Path) -> RegionLayout:
     # The parts of bottom-up attention's downloads are named .tsv.0, .tsv.1 ...
     if ".tsv" in path.suffixes:
         return TsvRegions(path)
-    if path.suffix.lower() in _HDF5:
-        return open_hdf5(path)
     raise DataError(path, None, f"expected {KNOWN_REGIONS}")
 
 
