@@ -48,8 +48,12 @@ check: $(VENV)/.installed-clients ## formatting, lint, strict types, import cont
 	$(BIN)/lint-imports
 	$(BIN)/python -m benchmarks.house --check
 
+BENCH_ITEMS ?= 10000 100000
+
 bench: $(VENV)/.installed-dev ## measure search on this machine (BENCH_ITEMS="10000 100000 1000000")
-	$(BIN)/python -m benchmarks.search.report $(if $(BENCH_ITEMS),--items $(BENCH_ITEMS))
+	$(BIN)/python -m benchmarks.search.rerank
+	$(BIN)/python -m benchmarks.engines.comparison
+	set -e; for items in $(BENCH_ITEMS); do $(BIN)/python -m benchmarks.search.scale --items "$$items"; done
 
 wheel: $(VENV)/.installed-release ## build the sdist and a manylinux wheel from it, in dist/
 	rm -rf dist

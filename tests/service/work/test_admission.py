@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.service.admission import Load, Machine, SimulatedService
+from tests.service.work.simulated_service import Load, Machine, SimulatedService
 
 ALONE, WARM_UP = Load(seconds=1, clients=1), Load(seconds=1, clients=8)
 

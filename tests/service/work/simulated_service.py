@@ -1,20 +1,7 @@
-"""Admission and batches of queries in simulated time: saturation and overload of the real queue.
+"""The real queue of queries in simulated time, with workers that only wait.
 
-    python -m benchmarks.service.admission [--json] [--seconds S] [--noise N]
-
-The queue is the service's own; its workers only wait, as long as a batch would take: a fixed time
-and a time per query, as measured (`NETWORKS`). HTTP takes one process's time for each request,
-which the workers' processors lack. Time is simulated, so that a minute of load takes a second and
-the result is the same on every machine. What the policy makes of a network is seen here before it
-is measured by `benchmarks.service.http_load`, whose figures have the same names.
-
-saturation_ratio    queries per second of the best of several closed loops, divided by those of the
-                    workers with their best batch size and without HTTP
-possible_ratio      the same with HTTP, if all batches had the largest size with which a query that
-                    waits half of a turn is answered within 8 times the time of a lone query
-first_p99_ratio     99th percentile of the accepted queries at twice the highest rate, divided by
-                    the median of one query at a time, from the first moment of the overload
-overload_p99_ratio  the same, after as long an overload
+A batch takes a fixed time and a time per query, and HTTP one process's time for each request, which
+the workers' processors lack. A minute of load takes a second, the same on every machine.
 """
 
 from __future__ import annotations
@@ -24,7 +11,7 @@ import math
 import random
 import selectors
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -38,10 +25,8 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.query_queue import QueryQueue
-from benchmarks.lib.output import figures_parser, print_json, print_rows
 
 _BATCHES = (1, 4, 8, 16, 32)
-_CLIENTS = (8, 16, 32, 48)
 _PROMISED = 8  # times the time of a lone query
 _ANSWER = Answered(b"", 1, (), TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0))
 
@@ -79,15 +64,6 @@ class Machine:
             if took_s * (1 + 0.5 / self.workers) <= bound_s:
                 rates.append(self.workers * size / took_s)
         return max(rates)
-
-
-# Assumed, near what batches of 1 to 32 captions with 100 candidates take on one core.
-NETWORKS = {
-    "BERT base, torch in bfloat16": Machine(batch_s=0.0125, query_s=0.0110),
-    "BERT base, ONNX Runtime": Machine(batch_s=0.0050, query_s=0.0190),
-    "MiniLM, torch in bfloat16": Machine(batch_s=0.0040, query_s=0.0021),
-    "MiniLM, ONNX Runtime": Machine(batch_s=0.0015, query_s=0.0032),
-}
 
 
 class Outcome(NamedTuple):
@@ -250,71 +226,3 @@ class _Skip(selectors.SelectSelector):
             raise AssertionError("nothing is left that could happen")
         self._service.now_s += timeout
         return super().select(0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Measured values of a network; see the docstring of the module."""
-
-    network: str
-    lone_ms: float
-    saturation_ratio: float
-    possible_ratio: float
-    first_p99_ratio: float
-    overload_p99_ratio: float
-    overload_per_s: float
-    batch: float
-
-
-def measure(network: str, machine: Machine, seconds: float) -> Figures:
-    """Simulate closed loops, and twice the rate of the best."""
-    warm_up = Load(seconds=2, clients=8)
-    alone = Load(seconds=2, clients=1)
-    closed = [
-        SimulatedService(machine, max_batch=16).run(
-            alone, warm_up, Load(seconds=seconds, clients=clients)
-        )[-1]
-        for clients in _CLIENTS
-    ]
-    per_s = max(outcome.per_s for outcome in closed)
-    service = SimulatedService(machine, max_batch=16)
-    overload = Load(seconds=seconds, rate_per_s=2 * per_s)
-    _, lone, first, over = service.run(warm_up, alone, overload, overload)
-    lone_s = lone.percentile_s(50)
-    return Figures(
-        network=network,
-        lone_ms=1000 * lone_s,
-        saturation_ratio=per_s / machine.best_per_s(),
-        possible_ratio=machine.possible_per_s() / machine.best_per_s(),
-        first_p99_ratio=first.percentile_s(99) / lone_s,
-        overload_p99_ratio=over.percentile_s(99) / lone_s,
-        overload_per_s=over.per_s,
-        batch=float(np.mean(service.batches[len(service.batches) // 2 :])),
-    )
-
-
-def main() -> None:
-    """Simulate each network, and print a table or JSON."""
-    parser = figures_parser(__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0, help="simulated time of each load")
-    parser.add_argument("--noise", type=float, default=0.08, help="how much times of batches vary")
-    options = parser.parse_args()
-    rows = [
-        measure(name, Machine(**{**asdict(machine), "noise": options.noise}), options.seconds)
-        for name, machine in NETWORKS.items()
-    ]
-    if options.json:
-        print_json([asdict(row) for row in rows])
-        return
-    names = list(asdict(rows[0]))
-    print_rows(
-        names,
-        [
-            [f"{each:.3g}" if isinstance(each, float) else each for each in asdict(row).values()]
-            for row in rows
-        ],
-    )
-
-
-if __name__ == "__main__":
-    main()
