@@ -208,17 +208,6 @@ class UnwritableFolderError(IndexWriteError):
         self.args = (f"cannot write to {path}: {reason}",)
 
 
-class UpgradeUnfinishedError(IndexWriteError):
-    """An upgrade of the index to another model is unfinished, and no generation is written."""
-
-    def __init__(self, path: Path | str) -> None:
-        super().__init__(
-            path,
-            "an upgrade to another model is unfinished: `aladin index upgrade --resume` finishes "
-            "it, --discard gives it up",
-        )
-
-
 class NoSuchTargetError(SearchIndexError):
     """The index contains no items of the requested kind."""
 

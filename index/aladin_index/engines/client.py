@@ -225,10 +225,6 @@ class EngineClient(Protocol):
         """Return items by id, in any order; unknown ids are omitted."""
         ...
 
-    def items(self, generation: int, target: Target) -> Iterator[list[StoredItem]]:
-        """Yield every item once, in parts and in any order; those changed meanwhile or not."""
-        ...
-
     def check_health(self) -> None:
         """Check that the vector database responds."""
         ...

@@ -121,31 +121,19 @@ def push_index(
         EngineUnavailableError: If the vector database does not respond.
         SearchIndexError: If the index cannot be read or the disk cannot be written.
     """
-    progress = progress or NullProgress()
     with open_index(index, encodes=False) as opened, only_pusher(folder):
-        return push_opened(opened, folder, location, client, settings, progress)
+        return _push_opened(opened, folder, location, client, settings, progress or NullProgress())
 
 
-def push_opened(
+def _push_opened(
     opened: SearchIndex,
     folder: Path,
     location: EngineLocation,
     client: EngineClient,
     settings: PushSettings,
     progress: Progress,
-    going_live: Callable[[int], None] = lambda _: None,
 ) -> PushReport:
-    """Push an open index into a folder that is locked; see `push_index`.
-
-    Args:
-        opened: The index.
-        folder: See `push_index`, as for what follows.
-        location: See there.
-        client: See there.
-        settings: See there.
-        progress: See there.
-        going_live: Called with the new generation when it is complete, before it goes live.
-    """
+    """Push an open index into a folder that is locked."""
     index = opened.path
     if opened.manifest.correction is not None:
         raise InputError(
@@ -179,7 +167,6 @@ def push_opened(
     write_folder(index, folder, manifest.model, location)
     # Repeated, because a push takes long: services may have received changes meanwhile.
     _check_unchanged(client, live, settings)
-    going_live(push.generation)
     client.make_live(push.generation)
     dropped = _drop_old(client, push.generation, settings.keep)
     return _report(manifest, push.resumed, dropped)

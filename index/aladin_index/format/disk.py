@@ -38,13 +38,11 @@ from aladin_index.format.layout import (
     live_generation,
 )
 from aladin_index.format.manifest import MANIFEST
-from aladin_index.format.upgrade_plan import upgrade_is_unfinished
 from aladin_network.errors import (
     ConfigError,
     IndexCorruptError,
     IndexWriteError,
     UnwritableFolderError,
-    UpgradeUnfinishedError,
 )
 from aladin_network.files import is_without_locks, lock_to_write, make_folder
 
@@ -129,19 +127,16 @@ def lock_file(root: Path) -> TextIO:
 
 
 @contextmanager
-def only_builder(root: Path, *, upgrades: bool = False) -> Generator[None]:
+def only_builder(root: Path) -> Generator[None]:
     """Lock the index against other builds; the kernel releases the lock if the process dies.
 
-    What a builder that was killed has left behind is removed first: partial files, a generation
-    that it did not make live, and the work of an upgrade that has made its generation live.
+    What a builder that was killed has left behind is removed first: partial files, and a generation
+    that it did not make live.
 
     Args:
         root: Index folder; created.
-        upgrades: Whether the builder goes on with an unfinished upgrade, or gives it up.
 
     Raises:
-        UpgradeUnfinishedError: If an upgrade is unfinished, unless `upgrades`: another generation
-            has other rows than those that are encoded already.
         InputError: If the index is kept in a vector database.
         ConfigError: If the folder holds something other than an index.
         IndexWriteError: If another process is building it, or it is not writable.
@@ -151,8 +146,6 @@ def only_builder(root: Path, *, upgrades: bool = False) -> Generator[None]:
         try:
             lock_to_write(lock.fileno(), root, wait=False)
         except BlockingIOError:
-            if not upgrades and upgrade_is_unfinished(root):
-                raise UpgradeUnfinishedError(root) from None
             raise IndexWriteError(root, "another build of this index is running") from None
         for leftover in root.glob(".*.partial"):
             if leftover.is_dir():
@@ -161,11 +154,6 @@ def only_builder(root: Path, *, upgrades: bool = False) -> Generator[None]:
                 leftover.unlink()
         if (root / PUBLISHING).exists():
             _end_publishing(root)
-        if upgrade_is_unfinished(root):
-            if not upgrades:
-                raise UpgradeUnfinishedError(root)
-        elif (root / UPGRADE).exists():
-            remove_folder(root, root / UPGRADE)
         yield
 
 

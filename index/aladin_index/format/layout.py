@@ -10,7 +10,7 @@ INDEX/
   .catalogue.partial/   the items that a build was given; each build writes it anew
   .generation.partial/  a generation that is being written; useless once its writer has ended
   changes/000001/       items added to a generation and removed from it since it was built
-  upgrade/              an unfinished upgrade to another model, see `aladin_index.upgrade`
+  .upgrade/             what an unfinished upgrade has encoded by another model; removed afterwards
   photos/               photos that were uploaded, named by the sha256 of their bytes
   evaluations/          results of the evaluations of each generation
   .lock                 held by the process that builds
@@ -150,7 +150,7 @@ def write_location(path: Path, location: EngineLocation) -> None:
 CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".build", ".lock"
 NEW_CATALOGUE, NEW_GENERATION = ".catalogue.partial", ".generation.partial"
 CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
-MODELS, UPGRADE = "models", "upgrade"
+MODELS, UPGRADE = "models", ".upgrade"
 # Files of the images or the texts of a generation; those of the tokens: `tokens.store`.
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
 

@@ -16,7 +16,6 @@ from aladin_index.format.layout import (
 from aladin_index.format.left_out import LeftOut, read_left_out
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.format.models import model_folder
-from aladin_index.format.upgrade_plan import UpgradeProgress, upgrade_progress
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
@@ -63,7 +62,6 @@ class IndexInfo:
         pending: Changes of each collection that are not in the generation's files.
         memory: Memory estimate of each collection.
         total_bytes: Size of the generation's files and the model's, in bytes.
-        upgrade: Progress of an unfinished upgrade to another model, or None.
         left_out: What the index lacks of its sources.
         untrained: Why the order of hits is random, or None.
     """
@@ -84,7 +82,6 @@ class IndexInfo:
     pending: dict[Target, PendingChanges]
     memory: dict[Target, MemoryEstimate]
     total_bytes: int
-    upgrade: UpgradeProgress | None = None
     left_out: LeftOut = field(default_factory=LeftOut)
     untrained: str | None = None
 
@@ -119,7 +116,6 @@ def describe(path: Path) -> IndexInfo:
         pending=pending_changes(path),
         memory={target: _memory(manifest, target, side) for target, side in sides.items()},
         total_bytes=sum(entry.bytes for entry in files),
-        upgrade=upgrade_progress(path, generation),
         left_out=read_left_out(path, manifest),
         untrained=read_untrained(model_folder(path, manifest.model.id)),
     )

@@ -41,7 +41,6 @@ class EncodedQuery(NamedTuple):
         encode_ms: Time in the network, for the whole batch, or to look an item up.
         cached: Whether the encoding comes from the cache.
         batch: Number of queries that were encoded together, including this one.
-        by_new: The same query by the model that the index is upgraded to, if that answers, too.
     """
 
     encoding: Encoding
@@ -57,7 +56,6 @@ class EncodedQuery(NamedTuple):
     encode_ms: float = 0.0
     cached: bool = False
     batch: int = 1
-    by_new: EncodedQuery | None = None
 
 
 class EncodedPart(NamedTuple):

@@ -13,8 +13,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from aladin_index.search.answer_facts import AnswerUpgrade, HitModel
-
 # x0, y0, x1, y1 in fractions of a photo's width and height.
 Box = tuple[float, float, float, float]
 
@@ -190,13 +188,6 @@ class SearchHit:
             " null for a query of one."
         ),
     ] = None
-    model: Annotated[
-        HitModel | None,
-        Field(
-            description="While the index is upgraded and the answer's `upgrade` is not null: the"
-            " model that scored the hit; the stages' scores and ranks are its own."
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,8 +280,7 @@ class SearchAnswer:
             " the calibration does not record the lengths of its texts (fit it again);"
             " text_length, the text, or for an image query the texts found, are shorter or longer"
             " than those; several_parts or box, it was fitted to queries of one part and to whole"
-            " photos, and there are no probabilities; upgrade, two models answered, and there are"
-            " none. Otherwise null."
+            " photos, and there are no probabilities. Otherwise null."
         ),
     ] = None
     unknown_fields: Annotated[
@@ -314,16 +304,6 @@ class SearchAnswer:
             description="A search of several parts that the text may mean, if it negates something"
             ' in English ("two people, no dog"): what hits have, and what they do not have. It was'
             " not applied: the hits are those of the whole text. Otherwise null."
-        ),
-    ] = None
-    upgrade: Annotated[
-        AnswerUpgrade | None,
-        Field(
-            description="Given if two models answered because the index is being upgraded: `score`"
-            " of a hit is then the number of standard deviations above the mean score that its"
-            " model gives to a sample of the items, and there are no probabilities. Null if one"
-            " model answered alone, as for queries by id, by an embedding, by a box or of several"
-            " parts, and with `min_probability` or `lexical`."
         ),
     ] = None
     took_ms: TookMs

@@ -31,7 +31,6 @@ from aladin_index.search.results import SearchAnswer
 from aladin_index.settings import EXACT_ALIGN
 from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()
@@ -71,16 +70,11 @@ class TwoStageSearcher:
         clock: Estimates how long the second stage takes.
     """
 
-    def __init__(self, index: SearchBackend, fusion: Fusion | None = None) -> None:
-        """Search an index, which must stay open.
-
-        Args:
-            index: The index.
-            fusion: Fusion of both stages' scores, or None for that of the index.
-        """
+    def __init__(self, index: SearchBackend) -> None:
+        """Search an index, which must stay open."""
         self.index = index
         manifest = index.manifest
-        fusion = fusion or manifest.fusion(index.checkpoint.fusion)
+        fusion = manifest.fusion(index.checkpoint.fusion)
         self._candidates = {target: manifest.candidates(target) for target in manifest.targets}
         self._fusions = {direction: fusion.of(direction) for direction in DIRECTION_OF.values()}
         self._is_aligned = index.checkpoint.alignment_trained

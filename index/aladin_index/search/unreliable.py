@@ -30,7 +30,6 @@ _REASONS = {
         "the text is shorter or longer than those that the index's calibration was fitted on"
     ),
     "several_parts": _Reason("the index's calibration was fitted to queries of one part"),
-    "upgrade": _Reason("two models answered, as the index is being upgraded from one to the other"),
     "box": _Reason("the index's calibration was fitted to whole photos"),
 }
 

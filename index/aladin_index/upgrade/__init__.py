@@ -1,1 +1,1 @@
-"""Upgrades of a live index to another model: both answer until all items are encoded again."""
+"""Another model for a live index: its items are encoded again beside the live generation."""

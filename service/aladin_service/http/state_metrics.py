@@ -194,17 +194,9 @@ def _index_families(index: IndexState | None) -> Iterator[Metric]:
         "Files of the live generation and of its model, without items added since it was built.",
         labels=("part",),
     )
-    encoded = GaugeMetricFamily(
-        "aladin_index_upgrade_items",
-        "While two models answer because the index is being upgraded: items that the new one has"
-        " encoded.",
-        labels=("side",),
-    )
     if index is not None:
         for side, count in index.counts.items():
             items.add_metric((side,), count)
-        for side, count in (index.encoded or {}).items():
-            encoded.add_metric((side,), count)
         parts = {"model": sum(entry.bytes for entry in index.manifest.model.files.values())}
         for name, entry in index.manifest.files.items():
             part = name.partition("/")[0]
@@ -212,5 +204,4 @@ def _index_families(index: IndexState | None) -> Iterator[Metric]:
         for part, total in parts.items():
             size.add_metric((part,), total)
     yield items
-    yield encoded
     yield size

@@ -156,19 +156,12 @@ function summary(search, answer, shown, moved = "") {
     : "";
   const method = make("span", { className: "detail" }, ` ${methodOf(answer)}. ${moved}`);
   const order = orderOf(search, answer);
-  const upgrade = upgradeOf(answer);
   // Less likely items are left out of a sorted list.
   const kept =
     isSorted(search) && !isLast(search, answer)
       ? `The best ${counted(shown, noun)}`
       : `${counted(shown, noun)} shown`;
-  return [order ? `${kept}, ${order}.` : `${kept}.`, method, unjudged, upgrade];
-}
-
-// What two models answered while the index is upgraded from one to the other.
-function upgradeOf({ upgrade }) {
-  if (!upgrade) return "";
-  return ` The index is being upgraded: ${percent(upgrade.encoded)} of it is encoded by the new model.`;
+  return [order ? `${kept}, ${order}.` : `${kept}.`, method, unjudged];
 }
 
 function orderOf(search, { unknown_fields: unknown }) {

@@ -15,9 +15,7 @@ from aladin_index.search.unreliable import unreliable_reason
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
 from aladin_network.calibration.fitted_on import FittedOn
 from aladin_network.calibration.measures import DirectionFigures
-from aladin_network.types import Target
 from aladin_service.reports.correction_report import constants_words
-from aladin_service.reports.upgrade_facts import upgrade_data, upgrade_facts
 
 # With ten times as many non-matching items, the best of them scores half a standard deviation
 # higher, so the same score gap means that much less.
@@ -36,7 +34,6 @@ def index_data(info: IndexInfo) -> dict[str, Any]:
         "built_at": _built_at(info),
         "pending": {target: pending._asdict() for target, pending in info.pending.items()},
         "memory": {target: memory._asdict() for target, memory in info.memory.items()},
-        "upgrade": upgrade_data(info.upgrade),
         "left_out": asdict(info.left_out)
         | {"reasons": [each._asdict() for each in info.left_out.reasons]},
     }
@@ -64,12 +61,7 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
                 "all" if side.filter_fields is None else ", ".join(side.filter_fields) or "none",
             ),
         ]
-    counts: dict[Target, int] = {
-        target: side.count + info.pending[target].added - info.pending[target].removed
-        for target, side in info.sides.items()
-    }
     facts += _left_out_facts(info.left_out)
-    facts += upgrade_facts(info.upgrade, counts)
     if info.correction is not None:
         facts += [("hubness correction", line) for line in constants_words(info.correction)]
     return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)

@@ -30,7 +30,6 @@ from aladin_network.photos.files import PhotosRoot
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.live_state import EngineStatus, LiveState
-from aladin_service.work.live_upgrade import LiveUpgrade
 from aladin_service.work.sources import EngineAccess, IndexSource, find_source, holds_index
 
 _LOG = logging.getLogger(__name__)
@@ -92,7 +91,6 @@ class LiveIndex:
         self._on_attempt = on_attempt
         self._warm_up = warm_up
         self.photos_root = photos_root
-        self._upgrade = LiveUpgrade(device, warm_up)
         self._source: IndexSource | None = None
         self._searcher: TwoStageSearcher | None = None
         self._changer: ItemChanger | None = None
@@ -189,7 +187,6 @@ class LiveIndex:
         source = self._source
         if source is not None:
             source.close()  # first, because its thread may be opening a generation
-        self._upgrade.close()
         with self._lock:
             if self._changer is not None:
                 self._changer.close()
@@ -221,10 +218,9 @@ class LiveIndex:
         """
         if self._source is not None and self._source.polls:
             self._check_database(self._source)
-        live, upgraded = self._searcher, self._upgrade.opened
-        if live is None:
+        if self._searcher is None:
             raise self._not_ready()
-        return upgraded if upgraded is not None and upgraded.live is live else live
+        return self._searcher
 
     def changer(self) -> ItemChanger:
         """Return the object that adds and removes items.
@@ -284,7 +280,6 @@ class LiveIndex:
         is_same = self._searcher is not None and index.manifest == self._searcher.index.manifest
         if is_same and index.place == self._place and self._searcher is not None:
             index.close()
-            self._upgrade.follow(self._searcher)  # which has begun, gone on or been given up
             return
         replaces = self._searcher is not None
         self._searcher = TwoStageSearcher(index)
@@ -305,7 +300,6 @@ class LiveIndex:
             network, bounds = index.checkpoint.model, (limits.metadata, limits.max_text_chars)
             self._changer = ItemChanger(writer, network, images, *bounds)
         self._checkpoint = index.checkpoint
-        self._upgrade.follow(self._searcher)
         if replaces:
             _LOG.info("generation %d is live", index.generation)
 
@@ -331,12 +325,11 @@ class LiveIndex:
         return index
 
     def _open_by_network(self, source: IndexSource, generation: int | None) -> SearchBackend:
-        for known in (self._checkpoint, self._upgrade.checkpoint):
-            if known is not None:
-                try:
-                    return source.open(known, generation)
-                except IndexMismatchError:  # another model, or a folder that was replaced
-                    pass
+        if self._checkpoint is not None:
+            try:
+                return source.open(self._checkpoint, generation)
+            except IndexMismatchError:  # another model, or a folder that was replaced
+                pass
         index = source.open(generation=generation)
         provenance = index.checkpoint.provenance
         untrained = untrained_reason(provenance.recipe, provenance.stage)

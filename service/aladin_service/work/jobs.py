@@ -15,7 +15,6 @@ from aladin_index.format.manifest import Manifest
 from aladin_index.generations.history import changed_at_s
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import SearchBackend
-from aladin_index.upgrade.searcher import UpgradingSearcher
 from aladin_network.errors import (
     UnknownItemError,
 )
@@ -45,8 +44,6 @@ class IndexState(NamedTuple):
         counts: Number of searchable items of each collection, including added ones.
         alignment_trained: Whether the alignment of its model was trained.
         in_engine: Whether a vector database stores it.
-        encoded: While two models answer because the index is being upgraded, the number of items of
-            each collection that the new one has encoded; otherwise None.
         left_out: What the index lacks of its sources, or None if a vector database stores it.
         untrained: Why the order of hits is random, or None.
         changed_at_s: Time of the last change in seconds since 1970, or None if a vector database
@@ -57,7 +54,6 @@ class IndexState(NamedTuple):
     counts: Mapping[Target, int]
     alignment_trained: bool
     in_engine: bool = False
-    encoded: Mapping[Target, int] | None = None
     left_out: LeftOut | None = None
     untrained: str | None = None
     changed_at_s: float | None = None
@@ -69,13 +65,9 @@ class DescribeIndex(Job[IndexState]):
 
     def run(self, worker: Worker) -> IndexState:
         """Return the manifest and the counts."""
-        searcher = worker.searcher()
-        index, targets = searcher.index, searcher.index.manifest.targets
+        index = worker.searcher().index
+        targets = index.manifest.targets
         counts: dict[Target, int] = {target: index.side(target).count for target in targets}
-        encoded: dict[Target, int] | None = None
-        if isinstance(searcher, UpgradingSearcher):
-            new = searcher.successor.index
-            encoded = {target: new.side(target).count for target in targets}
         checkpoint = index.checkpoint
         in_engine = isinstance(index, EngineIndex)
         left_out = None if in_engine else read_left_out(index.path, index.manifest)
@@ -85,7 +77,6 @@ class DescribeIndex(Job[IndexState]):
             counts,
             checkpoint.alignment_trained,
             in_engine,
-            encoded,
             left_out,
             untrained_reason(provenance.recipe, provenance.stage),
             None if in_engine else changed_at_s(index.path, index.manifest),

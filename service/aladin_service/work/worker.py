@@ -20,7 +20,6 @@ from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.search.backend import EncodedParts, EncodedQuery
 from aladin_index.search.results import SEARCH_ANSWER
 from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
-from aladin_index.upgrade.searcher import UpgradingSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError, IndexMismatchError
 from aladin_network.graphs.network import query_network
@@ -43,7 +42,6 @@ from aladin_service.search.parts import encode_with_parts
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.hot_swap import LiveIndex
-from aladin_service.work.live_upgrade import encode_for_both
 from aladin_service.work.sources import EngineAccess
 
 T = TypeVar("T")
@@ -226,9 +224,7 @@ class Worker:
         ]
         plain = [job.query for job in jobs if not isinstance(job.query, PartsQuery)]
         queries: Sequence[EncodedQuery | EncodedParts | Exception | None]
-        if isinstance(searcher, UpgradingSearcher):
-            queries = encode_for_both(self._encoder, searcher, jobs, is_wanted, until_s)
-        elif len(plain) == len(jobs):
+        if len(plain) == len(jobs):
             queries = self._encoder.encode(searcher, plain, is_wanted, until_s)
         else:
             every = [job.query for job in jobs]

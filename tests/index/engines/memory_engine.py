@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -23,7 +23,6 @@ from aladin_index.engines.filter_fields import (
     text_bound,
 )
 from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
-from aladin_index.items.tables import StoredItem
 from aladin_network.errors import EngineError, EngineUnavailableError
 from aladin_network.types import Target
 
@@ -164,12 +163,6 @@ class MemoryEngine:
             for item_id in reversed(ids)
             if item_id in side
         ]
-
-    def items(self, generation: int, target: Target) -> Iterator[list[StoredItem]]:
-        self._call("items")
-        entries = [*self._side(generation, target).values()]
-        for start in range(0, len(entries), 5):
-            yield [entry.item for entry in entries[start : start + 5]]
 
     def check_health(self) -> None:
         self._call("check_health")

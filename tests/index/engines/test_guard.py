@@ -39,7 +39,6 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "count": ((3, "texts"), {}),
     "first_stage": ((3, "texts"), {}),
     "search": ((SEARCH,), {}),
-    "items": ((3, "images"), {}),
     "fetch": ((3, "images", ["a"]), {"with_embeddings": True, "with_tokens": False}),
     "check_health": ((), {}),
 }

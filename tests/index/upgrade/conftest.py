@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.upgrade.encoding import EncodingSettings, PartsWriter
-from aladin_index.upgrade.run import UpgradeSettings, upgrade_index
+from aladin_index.build import shards
+from aladin_index.settings import BuildSettings
+from aladin_index.upgrade.run import upgrade_index
 from aladin_network.checkpoint import save_checkpoint
 from aladin_network.config import AlignmentHeadConfig, MatchingHeadConfig
 from aladin_network.model import AladinModel
 
-ENCODING = EncodingSettings(batch_size=3, part_items=6, sample_items=9)
-SETTINGS = UpgradeSettings(encoding=ENCODING)
+SETTINGS = BuildSettings(batch_size=3, shard_items=6)
 
 
 class CutShortError(Exception):
@@ -47,32 +47,30 @@ def same_weights(new_checkpoint: Path, tmp_path: Path) -> Path:
     return folder
 
 
-Begin = Callable[..., None]
+Begin = Callable[[Path, int], None]
 
 
 @pytest.fixture
 def begin(new_checkpoint: Path) -> Begin:
-    """Return a function that begins an upgrade and ends it after so many parts."""
-
-    def run(root: Path, parts: int, settings: UpgradeSettings = SETTINGS) -> None:
-        begin_upgrade(root, new_checkpoint, parts, settings)
-
-    return run
+    """Return a function that begins an upgrade and ends it after so many shards."""
+    return lambda root, count: begin_upgrade(root, new_checkpoint, count)
 
 
-def begin_upgrade(root: Path, checkpoint: Path, parts: int, settings: UpgradeSettings) -> None:
-    """Begin an upgrade and end it, as if it were killed, after so many parts."""
-    left = parts
-    write = PartsWriter._write_part
+def begin_upgrade(
+    root: Path, checkpoint: Path, count: int, settings: BuildSettings = SETTINGS
+) -> None:
+    """Begin an upgrade and end it, as if it were killed, after so many shards."""
+    left = count
+    write = shards.write_shard
 
-    def counted(writer: PartsWriter, *arguments: object) -> None:
+    def counted(*arguments: object) -> object:
         nonlocal left
         if left == 0:
             raise CutShortError
         left -= 1
-        write(writer, *arguments)  # type: ignore[arg-type]
+        return write(*arguments)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PartsWriter, "_write_part", counted)
+        patch.setattr(shards, "write_shard", counted)
         with pytest.raises(CutShortError):
             upgrade_index(root, checkpoint, settings)

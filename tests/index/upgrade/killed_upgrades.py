@@ -22,8 +22,8 @@ from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.generations import collection_writer as side_writer
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
-from aladin_index.upgrade.encoding import EncodingSettings
-from aladin_index.upgrade.run import UpgradeSettings, upgrade_index
+from aladin_index.settings import BuildSettings
+from aladin_index.upgrade.run import upgrade_index
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import NullProgress
@@ -31,23 +31,22 @@ from tests.index.deaths import Death, arm, in_a_process
 
 DEATHS = [
     Death("fsync", 2),  # while the model is copied
-    Death("replace", 2),  # when there is a plan, before services are told
-    Death("rename", 3),  # before the first part of the sample is whole
-    Death("advance", 6),  # in the middle of the sample
-    Death("replace", 6),  # when there are methods, before services are told
-    Death("advance", 14),  # while the rest is encoded
+    Death("rename", 3),  # before the first shard is whole
+    Death("advance", 7),  # while photos are encoded
+    Death("advance", 18),  # while texts are encoded
     Death("write_items", 2),  # while the generation's files are written
-    Death("rename", 13),  # before it is in its place
-    Death("replace", 11),  # before it is live
-    Death("rename", 14),  # before the work is thrown away
+    Death("replace", 4),  # before it is known that a generation is being published
+    Death("rename", 11),  # before it is in its place
+    Death("replace", 5),  # before it is live
+    Death("rename", 12),  # before the work is thrown away
 ]
 # The same, with changes of the index between the death and the end.
 DEATHS_BESIDE_CHANGES = [
-    Death("rename", 5),  # in the sample of the texts
-    Death("advance", 14),
+    Death("advance", 7),
     Death("insert_items", 1),  # while a change is carried over
+    Death("replace", 7),  # before the carried changes and their generation are live
 ]
-SETTINGS = EncodingSettings(batch_size=3, part_items=6, sample_items=9)
+SETTINGS = BuildSettings(batch_size=3, shard_items=6)
 
 
 def upgrade(index: Path, checkpoint: Path, death: Death | None) -> None:
@@ -56,9 +55,9 @@ def upgrade(index: Path, checkpoint: Path, death: Death | None) -> None:
     progress = NullProgress()
     if death is not None:
         arm(death, progress)
-        if death.place == "insert_items":
+        if death in DEATHS_BESIDE_CHANGES[1:]:
             _add_before_the_switch(index)
-    upgrade_index(index, checkpoint, UpgradeSettings(resume=True, encoding=SETTINGS), progress)
+    upgrade_index(index, checkpoint, SETTINGS, progress)
 
 
 def _add_before_the_switch(index: Path) -> None:

@@ -52,8 +52,6 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "unknown_fields",
         "parts",
         "suggestion",
-        "set",
-        "upgrade",
         "took_ms",
     ]
     assert list(answer["took_ms"]) == ["decode", "encode", "retrieve", "rerank", "total"]
@@ -74,7 +72,6 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
             "found",
             "region_evidence",
             "parts",
-            "model",
         ]
         assert list(hit["stages"]) == ["match", "align", "lexical"]
         assert hit["stages"]["lexical"] is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,13 +49,11 @@ from aladin_index.engines.milvus.rows import (
     entry_of,
     expression,
     key_of,
-    key_ranges,
     parts_of,
     quoted,
     row_of,
 )
 from aladin_index.format.layout import EngineLocation
-from aladin_index.items.tables import StoredItem
 from aladin_network.errors import EngineError
 from aladin_network.types import Target
 
@@ -263,24 +261,6 @@ class MilvusEngine:
                 )
             )
         return [entry_of(row, form) for row in rows]
-
-    def items(self, generation: int, target: Target) -> Iterator[list[StoredItem]]:
-        """Yield every item once, in parts and in any order; those changed meanwhile or not."""
-        collection = self._names.of(generation, target)
-        form = self._form(collection)
-        self._note_write(collection)  # so that what other processes have written is there
-        for keys in key_ranges(self.count(generation, target)):
-            rows = self._connection.call(
-                lambda client, keys=keys: client.query(
-                    collection,
-                    filter=keys,
-                    output_fields=[ITEM],
-                    limit=_MAX_RESULTS,
-                    **self._consistency.of_read(collection),
-                    **ONCE,
-                )
-            )
-            yield [entry_of(row, form).item for row in rows]
 
     def check_health(self) -> None:
         """Check that Milvus responds."""

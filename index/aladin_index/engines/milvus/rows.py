@@ -107,8 +107,6 @@ def _bound(field: str, bound: Bound) -> str:
 KEY, MATCH, ITEM = "key", "match", "item"
 # Limits of Milvus: bytes of a text and of a JSON field, elements of an array.
 MAX_TEXT_BYTES, MAX_JSON_BYTES, MAX_TERMS = 65_535, 65_536, 4096
-# Most rows of a range of keys on the average.
-_KEYS_A_RANGE = 2000
 # Base64 writes three bytes as four letters.
 _BYTES_A_TEXT = MAX_TEXT_BYTES // 4 * 3
 
@@ -174,24 +172,6 @@ class CollectionForm(NamedTuple):
 def key_of(item_id: str) -> str:
     """Return the key of an item: 32 hexadecimal digits."""
     return hashlib.sha256(item_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def key_ranges(count: int) -> Iterator[str]:
-    """Yield expressions that divide all rows by the first digits of their keys.
-
-    Keys are hashes, so that ranges of equal width have nearly as many rows, and no answer comes
-    near the most that Milvus returns.
-
-    Args:
-        count: Number of rows.
-    """
-    digits = 0
-    while count / 16**digits > _KEYS_A_RANGE:
-        digits += 1
-    for number in range(16**digits):
-        first = f"{number:0{digits}x}" if digits else ""
-        beyond = f"{first}g"  # behind all that begin with these digits
-        yield f"{KEY} >= {quoted(first)} and {KEY} < {quoted(beyond)}"
 
 
 def row_of(entry: EngineItem, form: CollectionForm) -> dict[str, Any]:

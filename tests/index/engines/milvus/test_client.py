@@ -85,14 +85,6 @@ def test_items_come_back_as_they_were_put_in(
     assert engine.fetch(generation, "images", []) == []
 
 
-def test_all_items_are_listed_once(engine: MilvusEngine, generation: int) -> None:
-    entries = filled(engine, generation, count=2100)
-    engine.delete(generation, "images", [entries[7].item.id])
-    listed = [item for part in engine.items(generation, "images") for item in part]
-    expected = [each.item for each in entries if each is not entries[7]]
-    assert sorted(listed, key=lambda item: item.row) == expected
-
-
 def test_what_is_written_is_found_at_once(engine: MilvusEngine, generation: int) -> None:
     entries, codec = filled(engine, generation), codec_of("2bit")
     for round in range(5):

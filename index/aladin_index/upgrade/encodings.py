@@ -1,0 +1,195 @@
+"""What the new model of an upgrade has encoded of one collection, and from what.
+
+INDEX/.upgrade/0123456789abcdef/       of one model
+  images/000001/keys.npy               (items,) the key of each item that this pass began with
+  images/000001/shard-00000/           finished items of the pass, see `aladin_index.build.shards`
+
+A key identifies an item and what it is encoded from: the text; or the place of the photo with the
+size and time of its file. So an upgrade that was cut short goes on with all finished shards,
+whichever generation is live by then, and encodes again only what has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.build.shards import (
+    EMBEDDINGS,
+    ROWS,
+    SIZES_PX,
+    Shard,
+    ShardFormat,
+    read_shard,
+)
+from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem, file_state
+from aladin_index.items.tables import StoredItem, pack_boxes
+from aladin_index.items.uploaded_photos import photo_of
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_network.errors import IndexCorruptError
+from aladin_network.files import atomic_folder
+from aladin_network.types import Target
+
+KEY_DTYPE = np.dtype("S32")
+_KEYS = "keys.npy"
+
+
+def lack_of(root: Path, item: StoredItem, target: Target) -> str | None:
+    """Return why there is nothing that an item could be encoded from, or None if there is."""
+    if target == "texts":
+        return None if item.text is not None else "it came without a text (imported encodings)"
+    photo = photo_of(root, item)
+    if photo is None:
+        return "it came without a photo (imported encodings, or regions alone)"
+    return None if photo.path.is_file() else "the file of its photo is gone"
+
+
+def source_of(root: Path, item: StoredItem, target: Target) -> SourceItem:
+    """Return what an item is encoded from; it lacks nothing, see `lack_of`."""
+    if target == "texts":
+        return TextItem(id=item.id, text=item.text or "", image_id=item.image_id)
+    photo = photo_of(root, item)
+    assert photo is not None
+    return ImageItem(
+        id=item.id,
+        uri=item.uri or item.id,
+        path=photo.path,
+        offset=photo.offset,
+        length=photo.length,
+    )
+
+
+def key_of(root: Path, item: StoredItem) -> bytes:
+    """Return the key of an item with a source, see the module."""
+    if item.path is None:
+        source: list[object] = [item.text]
+    else:
+        source = [item.path, item.offset, item.length, file_state(root / item.path)]
+    text = json.dumps([item.id, *source])
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return digest[: KEY_DTYPE.itemsize].encode("ascii")
+
+
+class Encoded(NamedTuple):
+    """Some items as the new model encoded them.
+
+    Attributes:
+        embeddings: (items, d_match) float32.
+        tokens: Tokens of all items, one after the other.
+        lengths: (items,) int64, number of tokens of each.
+        photos: For each item the fields of `StoredItem` that come from reading its photo.
+        metadata: For each item what the encoding found out.
+    """
+
+    embeddings: NDArray[np.float32]
+    tokens: PackedTokens
+    lengths: NDArray[np.int64]
+    photos: list[dict[str, Any]]
+    metadata: list[dict[str, Any]]
+
+
+class Encodings:
+    """Finished shards of one collection; an item's place is its number among all their items.
+
+    Attributes:
+        form: Format of the shards.
+        shards: Finished shards in their order.
+    """
+
+    def __init__(self, folder: Path, form: ShardFormat) -> None:
+        """Read what an earlier process has finished.
+
+        Args:
+            folder: Folder of the collection; it may be missing.
+            form: Format of the new model's encodings.
+
+        Raises:
+            IndexCorruptError: If a file is damaged.
+        """
+        self.form = form
+        self.shards: list[Shard] = []
+        self._folder = folder
+        for leftover in folder.glob("**/.*.partial"):
+            shutil.rmtree(leftover)
+        self._take(sorted(folder.glob("[0-9]*")))
+
+    def begin(self, keys: NDArray[np.bytes_]) -> Path:
+        """Make the folder of a pass over items with these keys, for its shards."""
+        passes = sorted(self._folder.glob("[0-9]*"))
+        number = 1 + int(passes[-1].name) if passes else 1
+        with atomic_folder(self._folder / f"{number:06d}") as partial:
+            np.save(partial / _KEYS, keys)
+        return self._folder / f"{number:06d}"
+
+    def finish(self, folder: Path) -> list[Shard]:
+        """Take the shards of a pass in, and return them."""
+        known = len(self.shards)
+        self._take([folder])
+        return self.shards[known:]
+
+    def find(self, keys: NDArray[np.bytes_]) -> NDArray[np.int64]:
+        """Return the place of each key, or -1 where it is not encoded."""
+        if len(self._keys) == 0:
+            return np.full(len(keys), -1, dtype=np.int64)
+        at = np.searchsorted(self._keys, keys, sorter=self._order)
+        places = self._order[np.minimum(at, len(self._order) - 1)]
+        return np.where(self._keys[places] == keys, places, -1)
+
+    def read(self, places: NDArray[np.int64], most: int) -> Iterator[tuple[slice, Encoded]]:
+        """Read the encodings of ascending places, at most so many at a time.
+
+        Yields:
+            Where among `places` the items are, and their encodings.
+        """
+        starts = np.cumsum([0, *(len(shard.array(ROWS)) for shard in self.shards)])
+        cuts = np.searchsorted(places, starts)
+        for number, shard in enumerate(self.shards):
+            boxes, metadata, sizes = shard.boxes(), shard.metadata(), shard.array(SIZES_PX)
+            rows, store, vectors = shard.array(ROWS), shard.token_store(), shard.array(EMBEDDINGS)
+            for start in range(int(cuts[number]), int(cuts[number + 1]), most):
+                among = slice(start, min(start + most, int(cuts[number + 1])))
+                inside = places[among] - starts[number]
+                yield (
+                    among,
+                    Encoded(
+                        vectors[inside],
+                        store.packed(inside),
+                        store.lengths(inside),
+                        [_photo(sizes[each], boxes[each]) for each in inside.tolist()],
+                        [metadata.get(row, {}) for row in rows[inside].tolist()],
+                    ),
+                )
+
+    def _take(self, passes: Sequence[Path]) -> None:
+        """Add the shards of some passes."""
+        keys = [self._keys] if self.shards else []
+        for folder in passes:
+            try:
+                of_pass = np.load(folder / _KEYS, allow_pickle=False)
+                for place in sorted(folder.glob("shard-*")):
+                    shard = read_shard(place, self.form)
+                    assert shard is not None  # it was listed
+                    keys.append(of_pass[shard.array(ROWS)])
+                    self.shards.append(shard)
+            except (OSError, ValueError, EOFError, IndexError) as error:
+                raise IndexCorruptError(folder, f"cannot be read ({error})") from error
+        self._keys = np.concatenate([np.empty(0, dtype=KEY_DTYPE), *keys])
+        self._order = np.argsort(self._keys, kind="stable")
+
+
+def pack_with(codec: TokenCodec, form: ShardFormat, tokens: PackedTokens) -> PackedTokens:
+    """Return tokens of shards in the form of a collection."""
+    return tokens if codec.dtype == form.codec.dtype else codec.pack(form.codec.unpack(tokens))
+
+
+def _photo(size_px: NDArray[np.int32], boxes: NDArray[np.float32] | None) -> dict[str, Any]:
+    width, height = size_px.tolist()
+    size = {"width_px": width, "height_px": height} if width else {}
+    return size | {"boxes": None if boxes is None else pack_boxes(boxes)}
