@@ -235,10 +235,10 @@ class SearchPage:
         hit.locator("button.open").click()
         expect(self.evidence.locator(".word").first).to_be_visible()
 
-    def mark(self, hit: Locator, role: Literal["like", "unlike"]) -> None:
-        """Mark a hit as right or wrong, or take the mark back."""
+    def mark(self, hit: Locator) -> None:
+        """Mark a hit as right, or take the mark back."""
         hit.hover()
-        hit.locator(f".mark.{role}").click()
+        hit.locator(".mark").click()
 
     def point_at_strongest_word(self) -> None:
         """Point at the word that contributes most to the score."""

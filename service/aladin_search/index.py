@@ -95,7 +95,6 @@ class Index:
         all: Sequence[str | Part] = (),
         not_: Sequence[str | Part] = (),
         like: Sequence[str] = (),
-        unlike: Sequence[str] = (),
         **options: Unpack[SearchOptionFields],
     ) -> Hits:
         """Search with words, a photo or an item of the index, or with several of them at once.
@@ -110,7 +109,6 @@ class Index:
             all: Further parts that hits have; with one here or in `like`, the query may be missing.
             not_: Parts that hits do not have.
             like: Ids of items that hits are like.
-            unlike: Ids of items that hits are unlike.
             **options: Options of the search, such as `k` (number of hits, 10), `filter` (metadata
                 that a hit must have), `explain` (hits carry the best region of each word) and
                 `lexical`; docs/SEARCH.md describes all of them.
@@ -128,7 +126,7 @@ class Index:
 
         if target is not None:
             check_literals(target=(target, Target))
-        parts = GivenParts(all=all, not_=not_, like=like, unlike=unlike)
+        parts = GivenParts(all=all, not_=not_, like=like)
         query, described = search_query(Part(text=text, image=image, id=id, box=box), parts)
         held = self._searcher.index.manifest.targets
         is_whole = isinstance(query, PhotoQuery) and query.box is None

@@ -70,11 +70,10 @@ class GivenParts:
     all: Sequence[str | Part] = ()
     not_: Sequence[str | Part] = ()
     like: Sequence[str] = ()
-    unlike: Sequence[str] = ()
 
     def __bool__(self) -> bool:
         """Whether there is any."""
-        return bool(self.all or self.not_ or self.like or self.unlike)
+        return bool(self.all or self.not_ or self.like)
 
 
 def search_query(
@@ -101,7 +100,6 @@ def search_query(
         ("all", [*wanted, *parts.all]),
         ("not", parts.not_),
         ("like", [Part(id=each) for each in dict.fromkeys(parts.like)]),
-        ("unlike", [Part(id=each) for each in dict.fromkeys(parts.unlike)]),
     )
     for role, of_role in kinds:
         for each in of_role:

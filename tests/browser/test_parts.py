@@ -64,30 +64,29 @@ def test_words_are_added_turned_and_removed(page: SearchPage, api: httpx.Client)
     expect(page.page.locator("#parts")).to_be_hidden()
 
 
-def test_right_and_wrong_hits_make_the_next_query(page: SearchPage, api: httpx.Client) -> None:
+def test_hits_that_are_right_make_the_next_query(page: SearchPage, api: httpx.Client) -> None:
     hits = [hit["id"] for hit in page.open().find(WORDS)["hits"]]
     bar = page.page.locator("#marks")
     expect(bar).to_be_hidden()
-    for place in (0, 2):
-        page.mark(page.hits.nth(place), "like")
-    for place in (1, 3):
-        page.mark(page.hits.nth(place), "unlike")
-    page.mark(page.hits.nth(3), "unlike")  # taken back
-    expect(bar).to_contain_text("2 right, 1 wrong")
+    for place in (0, 2, 3):
+        page.mark(page.hits.nth(place))
+    expect(bar).to_contain_text("3 right")
+    page.mark(page.hits.nth(3))  # taken back
+    expect(bar).to_contain_text("2 right")
 
     with page.answer_shown():
         bar.get_by_role("button", name="More like these").click()
 
-    asked = {"all": [{"text": WORDS}], "like": [hits[0], hits[2]], "unlike": [hits[1]]}
+    asked = {"all": [{"text": WORDS}], "like": [hits[0], hits[2]]}
     assert page.ids() == ids_of(api, **asked)
-    assert not {hits[0], hits[1], hits[2]} & set(page.ids())
+    assert not {hits[0], hits[2]} & set(page.ids())
     expect(bar).to_be_hidden()
-    assert data_of(page.parts, "role") == ["like", "like", "unlike"]
-    expect(page.parts.locator("img")).to_have_count(3)
+    assert data_of(page.parts, "role") == ["like", "like"]
+    expect(page.parts.locator("img")).to_have_count(2)
 
     with page.answer_shown():
-        page.parts.nth(2).get_by_role("button", name="change to like").click()
-    assert page.ids() == ids_of(api, all=[{"text": WORDS}], like=[hits[0], hits[2], hits[1]])
+        page.parts.nth(1).get_by_role("button", name="Remove").click()
+    assert page.ids() == ids_of(api, all=[{"text": WORDS}], like=[hits[0]])
     # Other words have other examples.
     with page.answer_shown():
         page.ask("two dogs on a meadow")
@@ -97,11 +96,11 @@ def test_right_and_wrong_hits_make_the_next_query(page: SearchPage, api: httpx.C
 def test_hits_are_marked_from_the_viewer_and_marks_are_cleared(page: SearchPage) -> None:
     page.open().find(WORDS)
     page.open_evidence(page.hits.nth(1))
-    page.viewer.get_by_role("button", name="Not this").click()
+    page.viewer.get_by_role("button", name="Right:").click()
     page.page.keyboard.press("Escape")
-    pressed = page.hits.nth(1).locator(".mark.unlike")
+    pressed = page.hits.nth(1).locator(".mark")
     expect(pressed).to_have_attribute("aria-pressed", "true")
-    expect(page.page.locator("#marks")).to_contain_text("1 wrong")
+    expect(page.page.locator("#marks")).to_contain_text("1 right")
     page.page.locator("#marks-clear").click()
     expect(page.page.locator("#marks")).to_be_hidden()
     expect(pressed).to_have_attribute("aria-pressed", "false")
@@ -118,7 +117,7 @@ def test_a_photo_and_words_are_one_query(page: SearchPage, photo: Path) -> None:
 def test_the_address_has_the_parts(page: SearchPage, open_page: OpenPage, url: str) -> None:
     hits = page.open().find(WORDS)["hits"]
     refine(page, "a dog & #1, +ünï", "Without")
-    page.mark(page.hits.first, "like")
+    page.mark(page.hits.first)
     with page.answer_shown() as answer:
         page.page.locator("#marks-search").click()
 
@@ -221,7 +220,7 @@ def test_parts_under_a_thumb(open_page: OpenPage, url: str) -> None:
     phone = {"width": 320, "height": 640}
     page = open_page(url, viewport=phone, has_touch=True, is_mobile=True).open()
     page.find(WORDS)
-    page.hits.first.locator(".mark.like").tap()
+    page.hits.first.locator(".mark").tap()
     with page.answer_shown():
         page.page.locator("#marks-search").tap()
     page.page.locator("#refine-toggle").tap()

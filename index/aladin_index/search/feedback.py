@@ -1,9 +1,9 @@
 """Relevance feedback by words and regions: examples move the words of a query.
 
 Each word of a text that hits have is moved towards the region that fits it best in every item that
-hits are like, and away from that of every item that they are unlike, and is then aligned as usual:
+hits are like, and is then aligned as usual:
 
-    word' = word + 1/2 mean of its best regions in likes - 1/2 mean of those in unlikes,
+    word' = word + 1/2 mean of its best regions in likes,
 
 L2-normalised. What the marked photos have in common beside the query's words, such as their
 background, is not looked for. The factor was chosen on training photos of Flickr8k. On its
@@ -35,23 +35,19 @@ _LEAST_LENGTH = 1e-3
 def moved_words(
     words: Float[np.ndarray, "words dim"],
     likes: Sequence[Float[np.ndarray, "regions dim"]],
-    unlikes: Sequence[Float[np.ndarray, "regions dim"]],
 ) -> Float[np.ndarray, "words dim"]:
-    """Move words towards and away from their best regions.
+    """Move words towards their best regions.
 
     Args:
         words: Words of a text, float32, L2-normalised.
-        likes: Regions of each item that hits are like, float32, L2-normalised; at least one region.
-        unlikes: Regions of each item that they are unlike, likewise.
+        likes: Regions of each item that hits are like, float32, L2-normalised; at least one region
+            of at least one item.
 
     Returns:
         The words, float32, L2-normalised.
     """
-    moved = words.astype(np.float32, copy=True)
-    for items, factor in ((likes, _STEP), (unlikes, -_STEP)):
-        if items:
-            best = [regions[(regions @ words.T).argmax(axis=0)] for regions in items]
-            moved += factor * np.mean(best, axis=0)
+    best = [regions[(regions @ words.T).argmax(axis=0)] for regions in likes]
+    moved = words + _STEP * np.mean(best, axis=0)
     lengths = np.linalg.norm(moved, axis=1, keepdims=True)
     kept = lengths < _LEAST_LENGTH
     return np.where(kept, words, moved / np.where(kept, 1, lengths)).astype(np.float32)
@@ -70,19 +66,17 @@ def move_words(
         The searches, and for each whether its words were moved: those of texts that the second
         stage aligns, if an example has regions of the searched kind.
     """
-    regions: dict[str, list[NDArray[np.float32]]] = {"like": [], "unlike": []}
-    for part, search in zip(query.parts, searches, strict=True):
-        if part.role in regions and not search.is_crossing and len(search.tokens):
-            regions[part.role].append(search.tokens)
-    is_marked = any(regions.values())
+    likes = [
+        search.tokens
+        for part, search in zip(query.parts, searches, strict=True)
+        if part.role == "like" and not search.is_crossing and len(search.tokens)
+    ]
     moves = [
-        is_marked and part.role == "all" and search.reranks and search.modality == "text"
+        bool(likes) and part.role == "all" and search.reranks and search.modality == "text"
         for part, search in zip(query.parts, searches, strict=True)
     ]
     moved = [
-        _with_words(search, moved_words(search.tokens, regions["like"], regions["unlike"]))
-        if is_moved
-        else search
+        _with_words(search, moved_words(search.tokens, likes)) if is_moved else search
         for search, is_moved in zip(searches, moves, strict=True)
     ]
     return moved, moves

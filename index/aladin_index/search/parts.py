@@ -1,7 +1,7 @@
-"""Queries of several parts: what hits have, what they do not have, items to be like or unlike.
+"""Queries of several parts: what hits have, what they do not have, items to be like.
 
 The first stage takes the candidates of one embedding, the weighted sum of those of the parts that
-hits have or are like, less those of the items that they are unlike (Rocchio's relevance feedback).
+hits have or are like (Rocchio's relevance feedback).
 A part that hits do not have does not affect retrieval: being far from an unwanted part does not
 make an item relevant.
 
@@ -17,8 +17,7 @@ candidates: an item that lacks it gains nothing by lacking it clearly.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -36,9 +35,9 @@ from aladin_index.search.results import Role
 from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.scoring.encoding import Encoding
 
-# Rocchio's usual weights of all examples together; those of the parts come with the query.
-_EXAMPLES: dict[Role, float] = {"like": 0.75, "unlike": -0.25}
-# Shorter sums have no direction: the examples cancel the parts.
+# Rocchio's usual weight of all examples together; those of the parts come with the query.
+_EXAMPLES_WEIGHT = 0.75
+# Shorter sums have no direction: the parts cancel each other.
 _LEAST_LENGTH = 1e-3
 
 
@@ -93,20 +92,14 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
             each other, or an option is given that does not apply.
     """
     if not any(part.role in ("all", "like") for part in query.parts):
-        raise InputError("not, unlike: expected a part in all or like beside them, got none")
-    likes, unlikes = (
-        {part.query.own_id for part in query.parts if part.role == role} - {None}
-        for role in _EXAMPLES
-    )
-    if both := likes & unlikes:
-        raise InputError(f"like, unlike: {min(map(str, both))!r} is in both")
+        raise InputError("not: expected a part in all or like beside it, got none")
     lead, options = searches[0], searches[0].options
     if options.lexical:
         raise InputError("lexical: expected a query of one text, got several parts")
     if options.min_probability is not None:
         raise InputError("min_probability: hits of a query of several parts have no probability")
-    counts: Counter[Role] = Counter(part.role for part in query.parts)
-    weights = [_weight(part.role, part.weight, counts) for part in query.parts]
+    num_examples = sum(part.role == "like" for part in query.parts)
+    weights = [_weight(part.role, part.weight, num_examples) for part in query.parts]
     chosen = [
         (weight, search)
         for part, weight, search in zip(query.parts, weights, searches, strict=True)
@@ -116,7 +109,7 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
     dim, collection = lead.collection.entry.embedding_dim, lead.collection
     length = float(np.linalg.norm(embedding[:dim]))
     if length < _LEAST_LENGTH:
-        raise InputError("unlike: the parts cancel each other")
+        raise InputError("the parts of the query cancel each other")
     embedding = (embedding / length).astype(np.float32)
     no_tokens = np.zeros((0, collection.entry.token_dim), dtype=np.float32)
     takes_all = any(search.is_exhaustive for search in searches)
@@ -153,11 +146,11 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
     )
 
 
-def _weight(role: Role, weight: float, counts: Mapping[Role, int]) -> float:
+def _weight(role: Role, weight: float, num_examples: int) -> float:
     """Return the factor of a part's score in the sum."""
     if role == "all":
         return weight
-    return -weight if role == "not" else weight * _EXAMPLES[role] / counts[role]
+    return -weight if role == "not" else weight * _EXAMPLES_WEIGHT / num_examples
 
 
 def score_parts(search: ValidSearch, found: Found, clock: RerankDeadline) -> ScoredParts:
@@ -193,7 +186,7 @@ def score_parts(search: ValidSearch, found: Found, clock: RerankDeadline) -> Sco
         corrected = match if biases is None else match - part.search.embedding[-2] * biases[:, 0]
         score = np.zeros(len(rows), dtype=np.float32)
         # Examples that have moved words count by them alone.
-        for block in () if is_moved and part.role in _EXAMPLES else blocks:
+        for block in () if is_moved and part.role == "like" else blocks:
             of_block = None if aligned is None else aligned[block]
             score[block] = part.weight * _part_score(part, corrected[block], of_block)
         shown = aligned if aligned is None or biases is None else aligned + biases[:, 1]

@@ -18,8 +18,8 @@ Box = tuple[float, float, float, float]
 
 
 # What a part of a query says of the hits: that they have it, that they do not, or that they are
-# like an item, or unlike one.
-Role = Literal["all", "not", "like", "unlike"]
+# like an item.
+Role = Literal["all", "not", "like"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -294,8 +294,8 @@ class SearchAnswer:
     parts: Annotated[
         list[AnswerPart] | None,
         Field(
-            description="The parts of the query: those of `all`, `not`, `like` and `unlike`, in"
-            " this order; null for a query of one."
+            description="The parts of the query: those of `all`, `not` and `like`, in this order;"
+            " null for a query of one."
         ),
     ] = None
     suggestion: Annotated[

@@ -79,7 +79,6 @@ class SearchFields(SearchOptionFields, total=False):
         all: Parts that hits have; texts, or parts of any kind.
         not_: Parts that hits do not have, likewise.
         like: Ids of items that hits are like.
-        unlike: Ids of items that hits are unlike.
     """
 
     image: PictureSource
@@ -89,15 +88,14 @@ class SearchFields(SearchOptionFields, total=False):
     all: Sequence[str | SearchPart]
     not_: Sequence[str | SearchPart]
     like: Sequence[str]
-    unlike: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Search(SearchOptions):
     """One of many searches.
 
-    It has exactly one of `text`, `image`, `id` and `regions`, or parts: `all`, `like`
-    or both, and perhaps `not_` and `unlike`.
+    It has exactly one of `text`, `image`, `id` and `regions`, or parts: `all`, `like` or both, and
+    perhaps `not_`.
 
     Attributes:
         text: Words to search for.
@@ -109,7 +107,6 @@ class Search(SearchOptions):
         all: Parts that hits have.
         not_: Parts that hits do not have.
         like: Ids of items that hits are like.
-        unlike: Ids of items that hits are unlike.
     """
 
     text: str | None = None
@@ -121,7 +118,6 @@ class Search(SearchOptions):
     all: Sequence[str | SearchPart] = ()
     not_: Sequence[str | SearchPart] = ()
     like: Sequence[str] = ()
-    unlike: Sequence[str] = ()
 
     def plain_fields(self) -> dict[str, Any]:
         """Return the query and the options that differ from their defaults.
@@ -142,8 +138,7 @@ class Search(SearchOptions):
             if parts:
                 whole = (SearchPart(text=each) if isinstance(each, str) else each for each in parts)
                 fields[name] = [part.plain_fields() for part in whole]
-        examples = {"like": list(self.like), "unlike": list(self.unlike)}
-        return fields | {name: ids for name, ids in examples.items() if ids}
+        return fields | ({"like": list(self.like)} if self.like else {})
 
     def files(self) -> dict[str, PictureSource]:
         """Return the given files, by field."""

@@ -36,7 +36,6 @@ from aladin_service.commands.search_query import (
     GivenQuery,
     LikeOption,
     NotOption,
-    UnlikeOption,
     parse_box,
 )
 
@@ -162,7 +161,6 @@ def search(
     also: AndOption = None,
     without: NotOption = None,
     like: LikeOption = None,
-    unlike: UnlikeOption = None,
     target: TargetOption = None,
     k: CountOption = None,
     candidates: CandidatesOption = None,
@@ -183,7 +181,7 @@ def search(
     """Search an index or a service with words, a photo or an item.
 
     In: INDEX or --url, and one of TEXT, a photo (--image, --regions or both) and --id. With --and,
-    --not, --like and --unlike it is one part of a query, and may be left out beside --like.
+    --not and --like it is one part of a query, and may be left out beside --like.
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
@@ -193,7 +191,7 @@ def search(
         index, text = None, _only_word(index, text)
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
-    parts = also or [], without or [], like or [], unlike or []
+    parts = also or [], without or [], like or []
     given = GivenQuery(text, image, regions, item_id, *parts, box=parse_box(box))
     given.check(is_drawn=out is not None)
     k = _count(k, out, explain=explain)

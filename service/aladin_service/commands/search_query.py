@@ -32,10 +32,6 @@ LikeOption = Annotated[
     list[str] | None,
     typer.Option("--like", metavar="ID", help="An item that hits are like; repeatable."),
 ]
-UnlikeOption = Annotated[
-    list[str] | None,
-    typer.Option("--unlike", metavar="ID", help="An item that hits are unlike; repeatable."),
-]
 BoxOption = Annotated[
     str | None,
     typer.Option(
@@ -76,7 +72,6 @@ class GivenQuery:
         also: Texts that hits have as well.
         without: Texts that hits do not have.
         like: Ids of items that hits are like.
-        unlike: Ids of items that hits are unlike.
         box: Part of the photo to search for, or None for all of it.
     """
 
@@ -87,7 +82,6 @@ class GivenQuery:
     also: Sequence[str]
     without: Sequence[str]
     like: Sequence[str]
-    unlike: Sequence[str]
     box: Box | None = None
 
     @property
@@ -98,7 +92,7 @@ class GivenQuery:
     @property
     def has_parts(self) -> bool:
         """Whether the query has several parts."""
-        return bool(self.also or self.without or self.like or self.unlike)
+        return bool(self.also or self.without or self.like)
 
     def check(self, *, is_drawn: bool) -> None:
         """Check that exactly one query is given, or parts that make one.
@@ -123,7 +117,7 @@ class GivenQuery:
         if is_drawn:
             raise InputError("--out: the evidence of a query of several parts is not drawn")
         if not (given or self.also or self.like):
-            raise InputError("--not, --unlike: expected TEXT, --image, --id, --and or --like, too")
+            raise InputError("--not: expected TEXT, --image, --id, --and or --like, too")
 
     def query(self) -> PairQuery | PartsQuery:
         """Return the query for an index.
@@ -156,7 +150,6 @@ class GivenQuery:
         parts = [QueryPart(each, "all") for each in wanted]
         parts += [QueryPart(TextQuery(each), "not") for each in self.without]
         parts += [QueryPart(ItemQuery(each), "like") for each in dict.fromkeys(self.like)]
-        parts += [QueryPart(ItemQuery(each), "unlike") for each in dict.fromkeys(self.unlike)]
         return PartsQuery(tuple(parts))
 
     def search(self, target: Target | None, options: SearchOptions) -> Search:
@@ -187,6 +180,5 @@ class GivenQuery:
             all=[*wanted, *self.also],
             not_=self.without,
             like=self.like,
-            unlike=self.unlike,
             **how,
         )

@@ -28,7 +28,7 @@ MAX_ASKED_ID_CHARS = MAX_NAME_CHARS
 
 MAX_WEIGHT = 100
 
-PART_FIELDS = ("all", "not", "like", "unlike")
+PART_FIELDS = ("all", "not", "like")
 ALL_DESCRIPTION = (
     f"What the hits have, all of it: parts of one query, at most {MAX_PARTS} with those of `not`."
 )
@@ -37,10 +37,9 @@ NOT_DESCRIPTION = (
     " among the candidates."
 )
 LIKE_DESCRIPTION = (
-    f"Items of the index that hits are like, at most {MAX_EXAMPLES} with those of `unlike`; no part"
-    " of a query is among its hits. They move the words of texts in `all` towards their regions."
+    f"Items of the index that hits are like, at most {MAX_EXAMPLES}; no part of a query is among"
+    " its hits. They move the words of texts in `all` towards their regions."
 )
-UNLIKE_DESCRIPTION = "Items of the index that hits are unlike."
 
 ItemId = Annotated[str, StringConstraints(max_length=MAX_ASKED_ID_CHARS)]
 
@@ -139,7 +138,6 @@ def check_parts(
     wanted: Sequence[PartBody],
     unwanted: Sequence[PartBody],
     like: Sequence[str],
-    unlike: Sequence[str],
     beside: Sequence[str],
 ) -> None:
     """Check the parts of a query together.
@@ -148,7 +146,6 @@ def check_parts(
         wanted: Parts that hits have.
         unwanted: Parts that hits do not have.
         like: Ids of items that hits are like.
-        unlike: Ids of items that hits are unlike.
         beside: Names of the other queries that the request contains.
 
     Raises:
@@ -156,27 +153,20 @@ def check_parts(
     """
     if beside:
         raise ValueError(
-            f"expected a query or its parts, got {beside[0]} beside all, not, like or unlike;"
+            f"expected a query or its parts, got {beside[0]} beside all, not or like;"
             f" as a part it belongs into all"
         )
     if not wanted and not like:
-        raise ValueError("not, unlike: expected a part in all or like beside them, got none")
+        raise ValueError("not: expected a part in all or like beside it, got none")
     if len(wanted) + len(unwanted) > MAX_PARTS:
         got = len(wanted) + len(unwanted)
         raise ValueError(f"all, not: expected at most {MAX_PARTS} parts, got {got}")
-    if len(like) + len(unlike) > MAX_EXAMPLES:
-        got = len(like) + len(unlike)
-        raise ValueError(f"like, unlike: expected at most {MAX_EXAMPLES} ids, got {got}")
-    both = set(like) & set(unlike)
-    if both:
-        raise ValueError(f"like, unlike: {min(both)!r} is in both")
 
 
 def query_of_parts(
     wanted: Sequence[PartBody],
     unwanted: Sequence[PartBody],
     like: Sequence[str],
-    unlike: Sequence[str],
 ) -> PartsQuery:
     """Make a query of its parts; see `check_parts`."""
     parts = [
@@ -188,5 +178,4 @@ def query_of_parts(
         for place, part in enumerate(unwanted)
     ]
     parts += [QueryPart(ItemQuery(item_id), "like") for item_id in dict.fromkeys(like)]
-    parts += [QueryPart(ItemQuery(item_id), "unlike") for item_id in dict.fromkeys(unlike)]
     return PartsQuery(tuple(parts))

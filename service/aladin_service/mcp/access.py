@@ -42,7 +42,6 @@ class Query:
         also: Texts that hits have as well.
         without: Texts that hits do not have.
         like: Ids of items that hits are like.
-        unlike: Ids of items that hits are unlike.
     """
 
     text: str | None = None
@@ -51,7 +50,6 @@ class Query:
     also: Sequence[str] = ()
     without: Sequence[str] = ()
     like: Sequence[str] = ()
-    unlike: Sequence[str] = ()
 
     def search(self, target: Target, options: SearchOptions) -> Search:
         """Return the search that a client would send.
@@ -61,14 +59,13 @@ class Query:
             options: Options of the search.
         """
         how: Any = {name: getattr(options, name) for name in OPTION_NAMES}
-        if not (self.also or self.without or self.like or self.unlike):
+        if not (self.also or self.without or self.like):
             return Search(self.text, target, id=self.item_id, box=self.box, **how)
         return Search(
             target=target,
             all=[SearchPart(text=self.text, id=self.item_id, box=self.box), *self.also],
             not_=self.without,
             like=self.like,
-            unlike=self.unlike,
             **how,
         )
 

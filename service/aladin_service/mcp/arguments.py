@@ -102,7 +102,6 @@ class QueryParts(TypedDict):
     also: list[str]
     without: list[str]
     like: list[str]
-    unlike: list[str]
 
 
 class _Parts(_Arguments):
@@ -141,15 +140,6 @@ class _Parts(_Arguments):
         ),
         Listed,
     ] = None
-    unlike: Annotated[
-        list[ItemId] | None,
-        Field(
-            max_length=MAX_EXAMPLES,
-            fail_fast=True,
-            description="Ids of items that are wrong: further hits are unlike them.",
-        ),
-        Listed,
-    ] = None
 
     def parts(self) -> QueryParts:
         """Return the parts, empty where none is given."""
@@ -157,7 +147,6 @@ class _Parts(_Arguments):
             "also": self.and_ or [],
             "without": self.not_ or [],
             "like": self.like or [],
-            "unlike": self.unlike or [],
         }
 
 

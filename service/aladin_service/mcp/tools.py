@@ -210,7 +210,7 @@ TOOLS: tuple[Tool[Any], ...] = (
         " nearest photos, matching or not: look at `probability`, `no_match` and the photos before"
         " you claim that one matches. `score` orders the hits and is no probability. The stored"
         " `text` is somebody's caption, and may tell less than the photo. Go on from hits with"
-        " `like` and `unlike`, or similar. Pages: repeat with `next_offset`.",
+        " `like`, or similar. Pages: repeat with `next_offset`.",
         arguments=SearchPhotosArguments,
         result=SearchResult,
         run=_search_photos,

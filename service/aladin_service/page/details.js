@@ -17,7 +17,7 @@ export function methodOf(answer) {
 
 // --- The scores of a hit: [name, value] of each; those of the parts add up to the score ---
 
-const ROLE_NAMES = { all: "With", not: "Without", like: "Like", unlike: "Unlike" };
+const ROLE_NAMES = { all: "With", not: "Without", like: "Like" };
 
 export function scoresOf(hit, search) {
   const { rank, score, probability, per_word: perWord, parts, stages: { match, align } } = hit;

@@ -2,7 +2,7 @@
 
 import { percent, make, makeButton } from "./elements.js";
 import { fieldLabel } from "./formats.js";
-import { markButtons } from "./marks.js";
+import { markButton } from "./marks.js";
 import { showPhoto, whenMissing } from "./photos.js";
 import { preference } from "./preferences.js";
 import { fileOf, labelOf } from "./search.js";
@@ -74,7 +74,7 @@ function itemElement(item, target, act) {
   element.append(open);
   if (item.rank !== undefined) {
     element.dataset.rank = item.rank;
-    element.append(...wordsFound(item, target), scoresElement(item), markButtons(item, target));
+    element.append(...wordsFound(item, target), scoresElement(item), markButton(item, target));
   }
   element.append(similar);
   return element;

@@ -1,13 +1,7 @@
-// Hits marked as right or wrong: kept until the reader searches for more like the right ones and
-// unlike the wrong ones, or shows another search.
+// Hits marked as right: kept until the reader searches for more like them, or shows another search.
 
 import { at, make, makeButton } from "./elements.js";
 import { nameOf } from "./search.js";
-
-const MARKS = [
-  { role: "like", sign: "✓", label: "Right", title: "Right: find more like these" },
-  { role: "unlike", sign: "✕", label: "Not this", title: "Not this" },
-];
 
 const bar = at("marks");
 const marked = new Map(); // by id: {role, id, name, of}
@@ -26,42 +20,28 @@ export function forgetMarks() {
   showMarks();
 }
 
-// Two buttons that mark an item; target: its collection.
-export function markButtons(item, target) {
-  const name = nameOf(item);
-  const group = make("span", { className: "marks" });
-  for (const { role, sign, label, title } of MARKS) {
-    const button = makeButton("", () => mark(role, { id: item.id, name, of: target }), {
-      className: `mark ${role}`,
-      ariaLabel: `${label}: ${name}`,
-      title,
-    });
-    button.append(make("span", { ariaHidden: "true" }, sign));
-    Object.assign(button.dataset, { item: item.id, role });
-    showMark(button);
-    group.append(button);
-  }
-  return group;
-}
-
-function mark(role, item) {
-  if (marked.get(item.id)?.role === role) marked.delete(item.id);
-  else marked.set(item.id, { role, ...item });
-  showMarks();
+// A button that marks an item; target: its collection.
+export function markButton({ id, ...item }, target) {
+  const name = nameOf({ id, ...item });
+  const mark = () => {
+    if (!marked.delete(id)) marked.set(id, { role: "like", id, name, of: target });
+    showMarks();
+  };
+  const properties = { className: "mark", ariaLabel: `Right: ${name}`, title: "Right: find more like these" };
+  const button = makeButton("", mark, properties);
+  button.append(make("span", { ariaHidden: "true" }, "✓"));
+  button.dataset.item = id;
+  showMark(button);
+  return button;
 }
 
 // An item may be on the page twice, and in the viewer.
 function showMarks() {
   document.querySelectorAll(".mark").forEach(showMark);
-  const roles = [...marked.values()].map(({ role }) => role);
-  const [right, wrong] = MARKS.map(({ role }) => roles.filter((each) => each === role).length);
-  const words = [right && `${right} right`, wrong && `${wrong} wrong`].filter(Boolean);
-  at("marks-count").textContent = words.join(", ");
-  at("marks-search").textContent = right ? "More like these" : "Search without these";
+  at("marks-count").textContent = marked.size ? `${marked.size} right` : "";
   bar.hidden = marked.size === 0;
 }
 
 function showMark(button) {
-  const { item, role } = button.dataset;
-  button.setAttribute("aria-pressed", marked.get(item)?.role === role);
+  button.setAttribute("aria-pressed", marked.has(button.dataset.item));
 }

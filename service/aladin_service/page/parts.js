@@ -6,8 +6,8 @@ import { showPhoto } from "./photos.js";
 import { partName } from "./search.js";
 
 const PHOTO_PX = 96;
-const SIGNS = { all: "with", not: "without", like: "like", unlike: "unlike" };
-const OPPOSITE = { all: "not", not: "all", like: "unlike", unlike: "like" };
+const SIGNS = { all: "with", not: "without", like: "like" };
+const OPPOSITE = { all: "not", not: "all" };
 
 const chips = at("parts");
 const form = at("refine");
@@ -62,16 +62,6 @@ function chip(part) {
   const { role } = part;
   const name = partName(part);
   const other = parts.filter((each) => each !== part);
-  const turned = { ...part, role: OPPOSITE[role] };
-  const turn = () => {
-    change({ parts: parts.map((each) => (each === part ? turned : each)) });
-    focusChip(parts.indexOf(turned), ".sign");
-  };
-  const sign = makeButton(SIGNS[role], turn, {
-    className: "sign",
-    ariaLabel: `${SIGNS[role]} “${name}”: change to ${SIGNS[OPPOSITE[role]]}`,
-    title: `Change to “${SIGNS[OPPOSITE[role]]}”`,
-  });
   const place = parts.indexOf(part);
   const drop = () => {
     change({ parts: other });
@@ -83,9 +73,23 @@ function chip(part) {
     title: "Remove",
   });
   remove.append(make("span", { ariaHidden: "true" }, "×"));
-  const element = make("li", { className: `asked ${role}` }, sign, pictureOf(part, name), remove);
+  const element = make("li", { className: `asked ${role}` }, signOf(part, name), pictureOf(part, name), remove);
   element.dataset.role = role;
   return element;
+}
+
+// What a part is to the hits; words can be wanted or unwanted, an example is always wanted.
+function signOf(part, name) {
+  const sign = SIGNS[part.role];
+  if (!(part.role in OPPOSITE)) return make("span", { className: "sign" }, sign);
+  const turned = { ...part, role: OPPOSITE[part.role] };
+  const other = SIGNS[turned.role];
+  const turn = () => {
+    change({ parts: parts.map((each) => (each === part ? turned : each)) });
+    focusChip(parts.indexOf(turned), ".sign");
+  };
+  const ariaLabel = `${sign} “${name}”: change to ${other}`;
+  return makeButton(sign, turn, { className: "sign", ariaLabel, title: `Change to “${other}”` });
 }
 
 // An example is known by its photo, the rest by its words.

@@ -8,8 +8,8 @@
 //          date or their addition
 //   sort   null, or a field that orders the items, with a minus before it: largest value first
 //   pages  how many times `k` hits are loaded and sorted together
-//   parts  [{role: "all" | "not", text}, {role: "like" | "unlike", id, name, of}]: what hits have or
-//          do not have besides the query, and items that they are like or unlike
+//   parts  [{role: "all" | "not", text}, {role: "like", id, name, of}]: what hits have or do not
+//          have besides the query, and items that they are like
 //   whole  the text that the query and its parts were split from, or null
 //   others fields of the request, null for the service's default; compare: show both rankings
 
@@ -32,7 +32,7 @@ export const NEW_SEARCH = Object.freeze({
   compare: false,
 });
 
-export const ROLES = ["all", "not", "like", "unlike"];
+const ROLES = ["all", "not", "like"];
 const MAX_K = 1000; // of a request
 const ORDERS = ["desc", "asc", "added"];
 
@@ -48,7 +48,7 @@ export function changed(search, difference) {
   return Object.freeze(next);
 }
 
-// Other words are still refined by words; examples are right or wrong for what was searched.
+// Other words are still refined by words; examples are right for what was searched.
 function keptParts(search, query) {
   if (!search.query?.text || !query?.text) return [];
   return search.parts.filter((part) => "text" in part);
@@ -225,7 +225,7 @@ function readParts(given) {
   return (Array.isArray(given) ? given : []).flatMap((part) => {
     const { role, text, id, name, of } = part ?? {};
     if (["all", "not"].includes(role) && isText(text)) return [{ role, text }];
-    if (!["like", "unlike"].includes(role) || !isText(id)) return [];
+    if (role !== "like" || !isText(id)) return [];
     return [{ role, id, name: isText(name) ? name : id, of: of === "texts" ? of : "images" }];
   });
 }

@@ -83,7 +83,7 @@ async function partFields(search) {
   const fields = {};
   for (const { role, ...part } of partsInOrder(search)) {
     fields[role] ??= [];
-    if (role === "like" || role === "unlike") fields[role].push(part.id);
+    if (role === "like") fields[role].push(part.id);
     else if (part.file) fields[role].push({ image: await base64Of(part.file), box: part.box });
     else fields[role].push("id" in part ? { id: part.id, box: part.box } : { text: part.text });
   }

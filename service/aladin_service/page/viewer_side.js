@@ -5,7 +5,7 @@ import { scoresOf } from "./details.js";
 import { at, make, makeButton } from "./elements.js";
 import { dayOf, fieldLabel, isDate, shownValue } from "./formats.js";
 import { indexFacts } from "./index_facts.js";
-import { markButtons } from "./marks.js";
+import { markButton } from "./marks.js";
 import { fileOf, hasEvidence } from "./search.js";
 import { hasKey, pairForm, pairOf, readPicture } from "./service.js";
 
@@ -84,7 +84,7 @@ function actionButtons(hit, { target }, act) {
     : ["images", "Photos for this text"];
   const cross = makeButton(name, () => act.cross(hit), { hidden: true });
   indexFacts.then(({ targets }) => (cross.hidden = !targets.includes(other)));
-  const marks = hit.rank === undefined ? [] : [markButtons(hit, target)];
+  const marks = hit.rank === undefined ? [] : [markButton(hit, target)];
   return [makeButton("More like this", () => act.similar(hit)), cross, ...marks];
 }
 

@@ -120,7 +120,6 @@ def regions_of(searcher: TwoStageSearcher, photo: str) -> NDArray[np.float32]:
 EXAMPLES: list[tuple[Role, str, float]] = [
     ("like", "p3", 1.0),
     ("like", "p4", 1.0),
-    ("unlike", "p5", 1.0),
 ]
 
 
@@ -128,11 +127,11 @@ def test_examples_move_the_words_of_a_text_and_are_no_hits(searcher: TwoStageSea
     parts: list[tuple[Role, str, float]] = [("all", "t1", 2.0), ("not", "t2", 1.0), *EXAMPLES]
     found = ask(searcher, *parts, options=replace(ALL, explain=True))
     names = [hit.id for hit in found.hits]
-    assert sorted(names) == sorted({f"p{n}" for n in range(PHOTOS)} - {"p3", "p4", "p5"})
-    assert [part.weight for part in found.parts or ()] == [2.0, -1.0, 0.375, 0.375, -0.25]
+    assert sorted(names) == sorted({f"p{n}" for n in range(PHOTOS)} - {"p3", "p4"})
+    assert [part.weight for part in found.parts or ()] == [2.0, -1.0, 0.375, 0.375]
     text = searcher.stored_query("t1").encoding.tokens[0]
     likes = [regions_of(searcher, name) for name in ("p3", "p4")]
-    words = moved_words(text, likes, [regions_of(searcher, "p5")])
+    words = moved_words(text, likes)
     fusion = searcher.validate(searcher.stored_query("t1"), "images", ALL, 0.0).fusion
     unwanted = ask(searcher, ("all", "t2", 1.0), ("not", "t2", 1.0))
     penalties = {hit.id: (hit.parts or ())[1].score for hit in unwanted.hits}
@@ -145,7 +144,7 @@ def test_examples_move_the_words_of_a_text_and_are_no_hits(searcher: TwoStageSea
         assert sum(word.score for word in hit.parts[0].evidence) == pytest.approx(align, abs=1e-3)
         expected = 2 * (align - fusion.align_mean) / fusion.align_std
         assert hit.parts[0].score == pytest.approx(expected, abs=1e-2)
-        assert [part.score for part in hit.parts[2:]] == [0, 0, 0]
+        assert [part.score for part in hit.parts[2:]] == [0, 0]
         # What hits do not have is not moved.
         penalty = penalties[hit.id]
         assert hit.parts[1].score == pytest.approx(penalty, abs=0.2)
@@ -172,19 +171,19 @@ def test_without_the_second_stage_examples_have_the_weights_of_rocchio(
     found = ask(searcher, ("all", "t1", 1.0), *EXAMPLES, options=options)
     names = [hit.id for hit in found.hits]
     text = standardised(searcher, "t1", names)
-    like, other, unlike = (standardised(searcher, name, names) for name in ("p3", "p4", "p5"))
+    like, other = (standardised(searcher, name, names) for name in ("p3", "p4"))
     for hit in found.hits:
-        sums = 0.375 * (like[hit.id] + other[hit.id]) - 0.25 * unlike[hit.id]
+        sums = 0.375 * (like[hit.id] + other[hit.id])
         assert hit.score == pytest.approx(text[hit.id] + sums, abs=1e-4)
 
 
 def test_examples_of_a_photo_are_compared_by_their_embeddings(searcher: TwoStageSearcher) -> None:
     found = ask(searcher, ("all", "p1", 1.0), *EXAMPLES)
     names = [hit.id for hit in found.hits]
-    each = [standardised(searcher, name, names) for name in ("p1", "p3", "p4", "p5")]
+    each = [standardised(searcher, name, names) for name in ("p1", "p3", "p4")]
     for hit in found.hits:
-        one, like, other, unlike = (scores[hit.id] for scores in each)
-        expected = one + 0.375 * (like + other) - 0.25 * unlike
+        one, like, other = (scores[hit.id] for scores in each)
+        expected = one + 0.375 * (like + other)
         assert hit.score == pytest.approx(expected, abs=1e-4)
 
 
@@ -242,8 +241,7 @@ def test_there_is_no_probability_and_the_answer_says_so(searcher: TwoStageSearch
     ("parts", "options", "message"),
     [
         ([("not", "t1", 1.0)], {}, "expected a part in all or like"),
-        ([("unlike", "p1", 1.0)], {}, "expected a part in all or like"),
-        ([("all", "p1", 0.25), ("unlike", "p1", 1.0)], {}, "cancel each other"),
+        ([("all", "p1", 1.0), ("all", "p1", -1.0)], {}, "cancel each other"),
         ([("all", "t1", 1.0)], {"min_probability": 0.5}, "have no probability"),
     ],
 )

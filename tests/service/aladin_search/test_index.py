@@ -132,7 +132,6 @@ def test_parts_find_what_the_searcher_finds(
         QueryPart(photo, "all", 0.5),
         QueryPart(TextQuery("a car"), "not"),
         QueryPart(ItemQuery(image_ids[1]), "like"),
-        QueryPart(ItemQuery(image_ids[2]), "unlike"),
     )
     backend = open_backend(index.path)
     searcher, encoder = TwoStageSearcher(backend), QueryEncoder(QueryLimits())
@@ -144,14 +143,10 @@ def test_parts_find_what_the_searcher_finds(
         all=[aladin_search.Part(image=query_photo, weight=0.5)],
         not_=["a car"],
         like=[image_ids[1], image_ids[1]],
-        unlike=[image_ids[2]],
     )
     assert hits.ids == [hit.id for hit in expected.hits]
     assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected.hits])
-    assert hits.query == (
-        f"'a red dog', a photo, not 'a car', like item {image_ids[1]!r}, "
-        f"unlike item {image_ids[2]!r}"
-    )
+    assert hits.query == f"'a red dog', a photo, not 'a car', like item {image_ids[1]!r}"
     # Without words, what is asked for is in the parts alone.
     alone = index.search(like=[image_ids[1]], k=3)
     assert image_ids[1] not in alone.ids
@@ -161,12 +156,10 @@ def test_parts_find_what_the_searcher_finds(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"not_": ["a car"]}, "expected a part in all or like beside them, got none"),
-        ({"unlike": ["plain"]}, "expected a part in all or like beside them, got none"),
+        ({"not_": ["a car"]}, "expected a part in all or like beside it, got none"),
         ({"text": "a", "id": "plain", "like": ["plain"]}, "exactly one of text, image and id"),
         ({"all": [aladin_search.Part()]}, "all: expected exactly one of text, image and id"),
         ({"all": [aladin_search.Part(text="a", weight=0)]}, "all: expected a weight of more"),
-        ({"text": "a", "like": ["plain"], "unlike": ["plain"]}, "'plain' is in both"),
         ({"text": "a", "not_": ["b"], "lexical": 1}, "lexical: expected a query of one text"),
         ({"id": "plain", "lexical": 1}, "lexical: expected a query of one text"),
     ],

@@ -48,7 +48,7 @@ def close(found: Any, expected: Any) -> bool:
         ["--image", "PHOTO", "--candidates", "4", "--fusion", "0.25"],
         ["a red dog", "--candidates", "all", "--fusion", "0.5"],
         ["a red dog", "--and", "a car", "--not", "people", "--image", "PHOTO", "--explain"],
-        ["--like", "plain", "--unlike", "ünïcode", "--not", "a dog", "--target", "images"],
+        ["--like", "plain", "--like", "ünïcode", "--not", "a dog", "--target", "images"],
         ["--id", "plain", "--box", "0,0.25,0.5,1", "--explain"],
         ["--image", "PHOTO", "--box", "0,0.25,0.5,1", "--target", "texts"],
         ["a red dog", "--id", "plain", "--box", "0,0.25,0.5,1", "--and", "a car"],

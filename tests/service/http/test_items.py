@@ -235,7 +235,6 @@ async def test_the_surface_is_documented(service: Service) -> None:
             "all",
             "not",
             "like",
-            "unlike",
             "box",
         }
 

@@ -27,8 +27,7 @@ async def test_parts_of_all_kinds_in_json_in_a_form_and_in_a_batch(
     body: dict[str, Any] = {
         "all": [DOG | {"weight": 2}, {"image": base64.b64encode(photo).decode()}],
         "not": [CAR, {"id": image_ids[4]}],
-        "like": [image_ids[0]],
-        "unlike": [image_ids[1]],
+        "like": [image_ids[0], image_ids[1]],
     }
     async with service() as client:
         response = await client.post("/v1/search/images", json=body | {"k": 4, "explain": True})
@@ -45,8 +44,8 @@ async def test_parts_of_all_kinds_in_json_in_a_form_and_in_a_batch(
         ("all", 1, None, None),
         ("not", -1, "a car", None),
         ("not", -1, None, image_ids[4]),
-        ("like", 0.75, None, image_ids[0]),
-        ("unlike", -0.25, None, image_ids[1]),
+        ("like", 0.375, None, image_ids[0]),
+        ("like", 0.375, None, image_ids[1]),
     ]
     found = [hit["id"] for hit in answer["hits"]]
     assert len(found) == 3  # of six photos
@@ -80,10 +79,9 @@ async def test_the_split_of_a_negation_is_offered_and_not_made(service: Service)
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"not": [DOG]}, "expected a part in all or like beside them, got none"),
-        ({"unlike": ["x"]}, "expected a part in all or like beside them, got none"),
-        ({"text": "a dog", "not": [CAR]}, "got text beside all, not, like or unlike"),
-        ({"all": [DOG], "id": "x"}, "got id beside all, not, like or unlike"),
+        ({"not": [DOG]}, "expected a part in all or like beside it, got none"),
+        ({"text": "a dog", "not": [CAR]}, "got text beside all, not or like"),
+        ({"all": [DOG], "id": "x"}, "got id beside all, not or like"),
         ({"all": []}, "or the parts of a query, got none"),
         ({"all": [{}]}, "expected exactly one of text, image, id, got none"),
         ({"all": [DOG | {"id": "x"}]}, "expected exactly one of text, image, id, got text and id"),
@@ -93,10 +91,9 @@ async def test_the_split_of_a_negation_is_offered_and_not_made(service: Service)
         ({"all": [{}] * 100_000}, "all.0: expected exactly one of text, image, id"),
         ({"all": [DOG] * 9}, "all: List should have at most 8 items"),
         ({"like": ["x"] * 100_000}, "like: List should have at most 64 items"),
-        ({"unlike": [1] * 100_000}, "unlike.0: Input should be a valid string"),
+        ({"like": [1] * 64}, "like.0: Input should be a valid string"),
         ({"all": [DOG] * 6, "not": [CAR] * 3}, "expected at most 8 parts, got 9"),
-        ({"like": ["x"] * 60, "unlike": ["y"] * 5}, "expected at most 64 ids, got 65"),
-        ({"like": ["x"], "unlike": ["x"]}, "'x' is in both"),
+        ({"unlike": ["x"], "all": [DOG]}, "unlike: unknown field"),
         ({"all": DOG}, "all"),
         ({"like": [3]}, "like"),
         ({"all": [DOG], "min_probability": 0.5}, "min_probability"),
@@ -136,7 +133,6 @@ async def test_random_bodies_are_answered_or_refused(
         "all": [[DOG], [DOG, CAR | {"weight": 0.5}]],
         "not": [[CAR]],
         "like": [image_ids[:1]],
-        "unlike": [image_ids[3:4]],
     }
     values: list[Any] = [
         None,
@@ -152,7 +148,7 @@ async def test_random_bodies_are_answered_or_refused(
         [CAR, {"id": "x"}],
     ]
     values += [[{"id": image_ids[2], "weight": weight}] for weight in (0.1, 1e9, "1", None)]
-    names_of_all = ["all", "not", "like", "unlike", "text", "id", "lexical"]
+    names_of_all = ["all", "not", "like", "text", "id", "lexical"]
     values += [0.5, 1, -1, 1e300]
     answered = 0
     async with service() as client:

@@ -37,7 +37,7 @@ values = st.recursive(
     max_leaves=12,
 )
 fields = ["query", "k", "offset", "filter", "sort", "min_probability", "id", "find", "photo_id"]
-fields += ["and", "not", "like", "unlike", "lexical"]
+fields += ["and", "not", "like", "lexical"]
 fields += ["box", "text_id", "include_image", "include_thumbnails", "size_px", "unknown"]
 calls = st.fixed_dictionaries(
     {
@@ -71,7 +71,6 @@ sound = st.fixed_dictionaries(
                 "offset": st.integers(0, 9),
                 "not": st.lists(st.just("a car"), max_size=9),
                 "like": st.lists(st.sampled_from(["plain", "nobody"]), max_size=3),
-                "unlike": st.lists(st.sampled_from(["plain", "dogs/red#1"]), max_size=3),
                 "lexical": st.floats(0, 1),
             },
         ),

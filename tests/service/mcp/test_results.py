@@ -127,7 +127,7 @@ def test_probabilities_that_are_not_reliable_are_not_shown() -> None:
 def test_parts_and_words_of_a_hit_are_short() -> None:
     parts = [
         {"role": "all", "weight": 1.0, "text": "a dog", "id": None},
-        {"role": "unlike", "weight": -0.25, "text": None, "id": "p7"},
+        {"role": "like", "weight": 0.75, "text": None, "id": "p7"},
     ]
     of_hit = [{"score": s, "match": 0.1, "align": None, "evidence": None} for s in (2.0, -1 / 3)]
     words = [{"field": "metadata.place", "words": ["zanzibar"]}, {"field": "uri", "words": ["x"]}]
@@ -136,7 +136,7 @@ def test_parts_and_words_of_a_hit_are_short() -> None:
         answer(hit(1, parts=of_hit, stages=stages), parts=parts), "photos", SearchOptions()
     )
     shown = found.model_dump(mode="json", exclude_defaults=True)
-    assert shown["parts"] == [{"role": "all", "text": "a dog"}, {"role": "unlike", "id": "p7"}]
+    assert shown["parts"] == [{"role": "all", "text": "a dog"}, {"role": "like", "id": "p7"}]
     assert shown["hits"][0]["parts"] == [2.0, -0.333333]
     assert shown["hits"][0]["found_in"] == {"metadata.place": ["zanzibar"], "uri": ["x"]}
     plain = search_result(
@@ -220,12 +220,11 @@ def test_arguments_become_options() -> None:
 
 
 def test_arguments_become_parts() -> None:
-    given = {"query": "a dog", "and": ["snow"], "not": ["a leash"], "like": ["a"], "unlike": ["b"]}
+    given = {"query": "a dog", "and": ["snow"], "not": ["a leash"], "like": ["a", "b"]}
     assert SearchPhotosArguments.model_validate(given).parts() == {
         "also": ["snow"],
         "without": ["a leash"],
-        "like": ["a"],
-        "unlike": ["b"],
+        "like": ["a", "b"],
     }
     assert not any(SimilarArguments(id="x").parts().values())
     for box in ([0, 0, 1], [0, 0, 1, 1.5], [0] * 5, "0,0,1,1"):

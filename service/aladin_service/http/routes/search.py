@@ -32,7 +32,6 @@ from aladin_service.http.query_parts import (
     MAX_ASKED_ID_CHARS,
     NOT_DESCRIPTION,
     PART_FIELDS,
-    UNLIKE_DESCRIPTION,
     ItemId,
     PartBody,
     QueryBox,
@@ -106,9 +105,6 @@ class _QueryFields:
     like: list[ItemId] | None = Field(
         default=None, max_length=MAX_EXAMPLES, fail_fast=True, description=LIKE_DESCRIPTION
     )
-    unlike: list[ItemId] | None = Field(
-        default=None, max_length=MAX_EXAMPLES, fail_fast=True, description=UNLIKE_DESCRIPTION
-    )
 
 
 # The dataclass is frozen; the model that takes over its fields need not be.
@@ -116,7 +112,7 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
     """What to search for, and the options.
 
     Exactly one of the first four fields is given, or a query of several parts: `all`, `like` or
-    both, and perhaps `not` and `unlike`.
+    both, and perhaps `not`.
     """
 
     model_config = ConfigDict(
@@ -128,8 +124,8 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
         fields = vars(self)
         given = [name for name in _QUERIES if fields[name] is not None]
         asked = [*given, "box"] if self.box is not None else given
-        if self.all or self.not_ or self.like or self.unlike:
-            check_parts(self.all or [], self.not_ or [], self.like or [], self.unlike or [], asked)
+        if self.all or self.not_ or self.like:
+            check_parts(self.all or [], self.not_ or [], self.like or [], asked)
         elif len(given) != 1:
             got = " and ".join(given) or "none"
             raise ValueError(
@@ -150,7 +146,7 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
             return RegionsQuery(self.regions, box=box)
         if self.id is not None:
             return ItemQuery(self.id, box=box)
-        return query_of_parts(self.all or [], self.not_ or [], self.like or [], self.unlike or [])
+        return query_of_parts(self.all or [], self.not_ or [], self.like or [])
 
     @property
     def cost(self) -> int:
