@@ -3,6 +3,8 @@ PYTHON ?= python3
 SERVE ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
+# All of the users' extras, which the default tests test.
+ALL := cpu,photos,milvus,ray,mcp,otel
 # What an installation is made from: the package is editable, but its kernel is compiled.
 INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/aladin_index/kernel/*.[ch])
 
@@ -37,7 +39,8 @@ test-torch: ## run the core tests with the oldest and the newest torch that are 
 	@set -e; for version in $(TORCH_VERSIONS); do \
 		venv="$(TORCH_VENVS)/$$version"; \
 		$(PYTHON) -m venv "$$venv"; \
-		"$$venv/bin/python" -m pip install --quiet --disable-pip-version-check "torch==$$version" '.[cpu,dev]'; \
+		"$$venv/bin/python" -m pip install --quiet --disable-pip-version-check 'pip>=25.1'; \
+		"$$venv/bin/python" -m pip install --quiet --disable-pip-version-check "torch==$$version" '.[$(ALL)]' --group dev; \
 		OMP_NUM_THREADS=1 "$$venv/bin/python" -m pytest -q $(TORCH_TESTS); \
 	done
 
@@ -73,7 +76,7 @@ UV ?= uv
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet $(UPGRADE) --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28
 # What both images have besides: traces, HEIC and RAW photos, agents, Milvus.
-IMAGE_EXTRAS := --extra otel --extra heic --extra raw --extra mcp --extra milvus
+IMAGE_EXTRAS := --extra otel --extra photos --extra mcp --extra milvus
 
 lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPGRADE=--upgrade: newest versions)
 	$(COMPILE) pyproject.toml --extra serve $(IMAGE_EXTRAS) --output-file docker/lock-serve.txt
@@ -83,26 +86,27 @@ lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPG
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1' # which knows groups
 
 $(VENV)/.installed-cpu: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(INSTALLED_FROM) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(ALL)]' --group dev
 	@touch $@ $(VENV)/.installed-cpu
 
 $(VENV)/.installed-release: $(INSTALLED_FROM) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,release]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu]' --group release
 	@touch $@ $(VENV)/.installed-cpu
 
 # The generator of a client needs an older typer than the command line: it has an environment of its own.
 $(VENV)/.installed-clients: $(INSTALLED_FROM) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev,clients]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(ALL)]' --group dev --group clients
 	$(PYTHON) -m venv $(VENV)/generator
 	$(VENV)/generator/bin/python -m pip install --quiet --disable-pip-version-check 'openapi-python-client>=0.29,<0.30'
 	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-cpu
 
 $(VENV)/.installed-cluster: $(INSTALLED_FROM) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev,cluster-test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(ALL)]' --group dev --group cluster-test
 	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-cpu

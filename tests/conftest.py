@@ -122,7 +122,7 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def exported_checkpoint(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`tiny_checkpoint` with its ONNX graphs; skips where the packages are not installed."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package, reason=f"the package {package} is not installed (extra dev)")
+        pytest.importorskip(package, reason=f"the package {package} is not installed")
     from aladin_network.graphs.export import export_graphs
 
     folder = tmp_path_factory.mktemp("graphs") / "checkpoint"

@@ -1,4 +1,4 @@
-"""`make test` installs the extras `cpu` and `dev`: what its tests import comes with these two."""
+"""What the default tests import comes with the extras and the group that `make test` installs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ OURS = {"tests", "benchmarks", "docker", "hatch_build"}
 
 
 def installed_by_make_test() -> set[str]:
-    """The packages of `.[cpu,dev]`, with all that these require."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    left = [*project["dependencies"], *extras["cpu"], *extras["dev"]]
+    """The packages of the Makefile's extras and of the group `dev`, with all that these require."""
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = tables["project"]["optional-dependencies"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "-e '.[$(ALL)]' --group dev\n" in makefile
+    (named,) = re.findall(r"^ALL := (.*)$", makefile, re.MULTILINE)
+    left = [*tables["project"]["dependencies"], *tables["dependency-groups"]["dev"]]
+    left += [package for extra in named.split(",") for package in extras[extra]]
     seen: set[str] = set()
     while left:
         text = left.pop()
@@ -80,7 +84,7 @@ def imports(module: ast.Module) -> set[str]:
     return found
 
 
-def test_the_default_tests_import_only_packages_of_the_extras_cpu_and_dev() -> None:
+def test_the_default_tests_import_only_what_make_test_installs() -> None:
     installed = installed_by_make_test()
     assert "torch" in installed and "pytest" in installed
     distributions = packages_distributions()
@@ -94,7 +98,7 @@ def test_the_default_tests_import_only_packages_of_the_extras_cpu_and_dev() -> N
     assert absent == []
 
 
-def test_the_extras_that_are_locked_come_with_dev() -> None:
+def test_make_test_installs_the_extras_that_are_locked() -> None:
     # tests/docker/test_locks.py reads what the packages of these extras require.
     locked = re.findall(r"--extra ([\w-]+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -125,7 +129,7 @@ def test_messages_name_extras_that_there_are_by_the_line_that_installs_them() ->
             ):
                 named.append(extra)
                 assert extra in extras, (file, extra)
-    assert {"mcp", "lora", "otel", "cpu"} <= {*named}
+    assert {"mcp", "serve", "otel", "cpu"} <= {*named}
 
 
 def test_ci_begins_with_make_test_in_an_environment_that_this_alone_makes(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def maxsim_cpu() -> Score | None:
     try:
         module = importlib.import_module("maxsim_cpu")
     except ImportError:
-        print("maxsim-cpu is not installed: pip install -e '.[bench]'", file=sys.stderr)
+        print("maxsim-cpu is not installed: pip install --group bench", file=sys.stderr)
         return None
     score: Score = module.maxsim_scores
     return score

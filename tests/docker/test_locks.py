@@ -74,7 +74,7 @@ def wanted(root: Path, commands: dict[str, list[str]], name: str) -> list[str]:
     command = commands[name]
     assert "pyproject.toml" in command
     extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
-    assert set(extras) == {name, "otel", "heic", "raw", "mcp", "milvus"}
+    assert set(extras) == {name, "otel", "photos", "mcp", "milvus"}
     requirements = list[str](project["dependencies"])
     for extra in extras:
         requirements += of_extra(project["optional-dependencies"], extra)

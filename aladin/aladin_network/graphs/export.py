@@ -113,7 +113,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
     """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        raise ConfigError(missing_package("the export of graphs", missing[0], "onnx-export"))
+        raise ConfigError(missing_package("the export of graphs", missing[0], "cpu"))
     loaded = load_checkpoint(checkpoint)
     model = loaded.model
     facts = _image_facts(model)

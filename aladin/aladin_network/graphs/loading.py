@@ -67,7 +67,7 @@ def uses_graphs(folder: Path, device: str = "cpu") -> bool:
     is_cpu = device.split(":")[0] == "cpu"
     if wanted == ONNX_RUNTIME:
         if not is_installed():
-            raise ConfigError(missing_package("this runtime", ONNX_RUNTIME, "onnx"))
+            raise ConfigError(missing_package("this runtime", ONNX_RUNTIME, "serve"))
         if not is_cpu:
             raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
         return True

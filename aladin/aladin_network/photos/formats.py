@@ -1,7 +1,7 @@
 """Formats of photos: those that can be decoded here, and what is missing for the others.
 
-JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF are decoded by Pillow, HEIC by the extra ``heic``. Of a
-camera RAW the embedded JPEG is used, which the extra ``raw`` finds.
+JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF are decoded by Pillow, HEIC by the extra ``photos``. Of a
+camera RAW the embedded JPEG is used, which that extra finds.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ FORMATS = (
     *(("RAW",) if HAS_RAW else ()),
 )
 
-_INSTALL = "pip install 'aladin-search[{}]'"
-NO_HEIF = f"HEIC is read by an extra that is not installed: {_INSTALL.format('heic')}"
-NO_RAW = f"camera RAW is read by an extra that is not installed: {_INSTALL.format('raw')}"
+_BY_EXTRA = "is read by an extra that is not installed: pip install 'aladin-search[photos]'"
+NO_HEIF, NO_RAW = f"HEIC {_BY_EXTRA}", f"camera RAW {_BY_EXTRA}"
 
 _HEIF_SUFFIXES = (".heic", ".heif", ".heics", ".heifs", ".hif")
 _RAW_SUFFIXES = (
@@ -116,7 +115,7 @@ def missing_decoder(data: bytes) -> str | None:
 
 
 def register_heif() -> None:
-    """Make Pillow open HEIC, which the extra ``heic`` decodes; only where it is installed."""
+    """Make Pillow open HEIC, which the extra ``photos`` decodes; only where it is installed."""
     from pillow_heif import register_heif_opener
 
     register_heif_opener()

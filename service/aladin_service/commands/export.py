@@ -36,7 +36,7 @@ def onnx(
     In: CHECKPOINT, or INDEX/model of an index. Out: the folder onnx of the checkpoint, complete or
     not at all, printed on stdout. Its numbers are compared with those of torch, and kept if they
     agree to 1e-4. Indexing and searching on the CPU then use the graphs by ONNX Runtime (extra
-    `onnx`); ALADIN_RUNTIME=torch does without. The export needs the extra `onnx-export`.
+    `serve`); ALADIN_RUNTIME=torch does without. The export needs the extra `cpu` or `gpu`.
     """
     from aladin_network.graphs.export import export_graphs
     from aladin_network.graphs.files import GRAPHS

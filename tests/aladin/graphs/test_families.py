@@ -47,7 +47,7 @@ POSITIONS = {"max_position_embeddings": 40}
 @pytest.fixture(autouse=True)
 def _packages() -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package, reason=f"the package {package} is not installed (extra dev)")
+        pytest.importorskip(package, reason=f"the package {package} is not installed")
 
 
 def photos() -> list[Image.Image]:

@@ -84,7 +84,7 @@ def test_an_interruption_leaves_a_checkpoint_without_graphs(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package, reason=f"the package {package} is not installed (extra dev)")
+        pytest.importorskip(package, reason=f"the package {package} is not installed")
 
     def interrupted(*words: Any) -> None:
         path: Path = words[-1]

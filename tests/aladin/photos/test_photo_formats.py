@@ -258,5 +258,7 @@ for name in ("a.dng", "b.jpg"):
         check=True,
         env=os.environ,
     ).stdout.splitlines()
-    extras = [re.findall(r"pip install 'aladin-search\[(\w+)\]'", line) for line in lines]
-    assert extras == [["heic"], ["raw"], ["raw"], ["heic"]]
+    formats = [
+        re.findall(r"(\w+) is read by .*: pip install '.*\[photos\]'", line) for line in lines
+    ]
+    assert formats == [["HEIC"], ["RAW"], ["RAW"], ["HEIC"]]

@@ -107,4 +107,4 @@ def test_a_missing_package_is_named(tiny_checkpoint: Path, monkeypatch: pytest.M
     monkeypatch.setattr(export, "find_spec", lambda name: name in installed or None)
     result = onnx(tiny_checkpoint)
     assert result.exit_code == 2
-    assert "the package onnxscript: pip install 'aladin-search[onnx-export]'" in result.output
+    assert "the package onnxscript: pip install 'aladin-search[cpu]'" in result.output

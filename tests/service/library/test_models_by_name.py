@@ -191,7 +191,7 @@ def test_a_recipe_starts_from_a_model_by_name(
         (
             "train",
             "peft",
-            "needs the package peft: pip install 'aladin-search[lora]'",
+            "needs the package peft: pip install 'aladin-search[cpu]'",
         ),
     ],
 )

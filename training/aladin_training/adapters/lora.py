@@ -55,7 +55,7 @@ def check_peft() -> None:
         ConfigError: If it is not.
     """
     if importlib.util.find_spec("peft") is None:
-        raise ConfigError(missing_package('mode "lora"', "peft", "lora"))
+        raise ConfigError(missing_package('mode "lora"', "peft", "cpu"))
 
 
 def merge_adapters(encoder: nn.Module) -> None:
