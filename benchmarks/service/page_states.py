@@ -54,6 +54,7 @@ def _start(page: SearchPage, asked: Asked) -> None:
     page.open()
     expect(page.page.locator("#index-info")).not_to_be_empty()
     expect(page.listed.first).to_be_visible()
+    page.page.locator("#about summary").click()
     page.expect_photos()
 
 

@@ -313,7 +313,33 @@ def test_back_from_a_search_leads_to_the_same_place(page: SearchPage) -> None:
     page.page.wait_for_function("() => scrollY === 500")
 
 
-def test_what_is_left_out_is_counted_and_told_on_click(
+def test_about_this_library_has_counts_model_and_last_change(
+    page: SearchPage, api: httpx.Client
+) -> None:
+    index = api.get("/v1/index").json()
+    page.open()
+    about = page.page.locator("#about")
+    expect(about.locator("summary")).to_have_text("About this library")
+    expect(about.locator("dl")).to_be_hidden()
+    about.locator("summary").click()
+    rows = [row.split("\n", 1) for row in about.locator("dl > div").all_inner_texts()]
+    facts = {name: value.strip() for name, value in rows}
+    changed = page.page.evaluate(
+        "at => new Intl.DateTimeFormat('en', { dateStyle: 'long', timeStyle: 'short' })"
+        ".format(new Date(at))",
+        index["changed_at"],
+    )
+    assert facts == {
+        "Contains": f"{index['images']['count']} photos · {index['texts']['count']} texts",
+        "Left out": "Nothing",
+        "Model": index["model"]["id"][:12],
+        "Last change": changed,
+    }
+    page.find("a red star")
+    expect(about).to_be_hidden()
+
+
+def test_about_this_library_says_what_is_left_out_and_why(
     dated: Path, open_service: OpenService, open_page: OpenPage, tmp_path: Path
 ) -> None:
     index = tmp_path / "index"
@@ -323,17 +349,17 @@ def test_what_is_left_out_is_counted_and_told_on_click(
     with open_service(index=index) as url:
         page = open_page(url).open()
         page.complaints.expect("status of 404")  # the photo whose file is gone
-        left_out = page.page.locator("#left-out")
-        expect(left_out.locator("summary")).to_have_text("17 files left out")
-        expect(left_out.locator("li").first).to_be_hidden()
-        left_out.locator("summary").click()
-        expect(left_out.locator("li")).to_have_text(
+        about = page.page.locator("#about")
+        expect(about.locator("summary")).to_have_text("About this library 17 files left out")
+        expect(about.locator("li").first).to_be_hidden()
+        about.locator("summary").click()
+        expect(about.locator("li")).to_have_text(
             [
                 re.compile(r"16 files: HEIC needs a package \(IMG_0\.HEIC, IMG_1\.HEIC"),
                 "1 file: damaged (trip/a.jpg)",
-                "Not photos: 8 videos",
             ]
         )
+        expect(about.locator("dl")).to_contain_text("8 videos")
         expect(page.page.locator("#index-warning")).to_be_hidden()
 
         record_stop(index, "it was killed")
@@ -345,5 +371,5 @@ def test_what_is_left_out_is_counted_and_told_on_click(
         page.page.reload()
         expect(page.page.locator("#index-warning")).to_be_hidden()
         expect(page.listed.first).to_be_visible()
-        expect(left_out).to_be_hidden()
+        expect(about.locator("summary")).to_have_text("About this library")
         page.page.goto("about:blank")

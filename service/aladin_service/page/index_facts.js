@@ -5,6 +5,8 @@ import { counted } from "./formats.js";
 import { describeIndex, readFields } from "./service.js";
 
 const COLLECTIONS = [["images", "photo"], ["texts", "text"]];
+const ID_CHARS = 12; // of a model's SHA-256
+const MOMENT = new Intl.DateTimeFormat("en", { dateStyle: "long", timeStyle: "short" });
 
 let learn;
 // Resolves to {index, targets, fields, isAligned} when they are known; `fields` is null if the index does
@@ -18,23 +20,32 @@ function hideSecondStage() {
   at("option-unaligned").hidden = false;
 }
 
-// Say what the index lacks of its sources, and why; and why its order is random.
-function showLeftOut({ left_out: leftOut, untrained }) {
-  const about = at("left-out");
-  const kinds = Object.entries(leftOut?.other_files ?? {});
-  about.hidden = !leftOut?.total && kinds.length === 0;
-  at("left-out-count").textContent = leftOut?.total
-    ? `${counted(leftOut.total, "file")} left out`
-    : "Files that are no photos";
-  const lines = (leftOut?.reasons ?? []).map(({ reason, count, names }) => {
+// "About this library": what it has, what it lacks of its sources and why, its model, its last change.
+function showAbout(index) {
+  const { left_out: leftOut, model, changed_at: changedAt } = index;
+  const reasons = (leftOut?.reasons ?? []).map(({ reason, count, names }) => {
     const more = count > names.length ? ", …" : "";
     const line = make("li", {}, `${counted(count, "file")}: ${reason} `);
     line.append(make("span", { className: "faint" }, `(${names.join(", ")}${more})`));
     return line;
   });
-  const others = kinds.map(([kind, count]) => `${count} ${kind}`).join(", ");
-  if (others) lines.push(make("li", {}, `Not photos: ${others}`));
-  at("left-out-reasons").replaceChildren(...lines);
+  const others = Object.entries(leftOut?.other_files ?? {}).map(([kind, count]) => `${count} ${kind}`);
+  const facts = [
+    ["Contains", countsOf(index)],
+    leftOut && ["Left out", leftOut.total ? make("ul", {}, ...reasons) : "Nothing"],
+    others.length && ["Not photos", others.join(", ")],
+    ["Model", make("code", { title: model.id }, model.id.slice(0, ID_CHARS))],
+    changedAt && ["Last change", MOMENT.format(new Date(changedAt))],
+  ].filter(Boolean);
+  at("about-left-out").textContent = leftOut?.total ? `${counted(leftOut.total, "file")} left out` : "";
+  at("about-facts").replaceChildren(
+    ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
+  );
+  at("about").hidden = false;
+}
+
+// Say why the order of hits is random, and that folders are not followed.
+function showWarnings({ left_out: leftOut, untrained }) {
   const stopped = leftOut?.not_followed;
   const warnings = [
     untrained && `${untrained[0].toUpperCase()}${untrained.slice(1)}.`,
@@ -44,13 +55,16 @@ function showLeftOut({ left_out: leftOut, untrained }) {
   at("index-warning").textContent = warnings.join(" ");
 }
 
+function countsOf(index) {
+  const present = COLLECTIONS.filter(([target]) => index[target] !== null);
+  return present.map(([target, noun]) => counted(index[target].count, noun)).join(" · ");
+}
+
 // Show the size of the index. grows: whether items are being added.
 export function showCounts(index, grows = false) {
-  const present = COLLECTIONS.filter(([target]) => index[target] !== null);
-  const words = present.map(([target, noun]) => counted(index[target].count, noun));
-  if (grows) words.push("more are being added");
-  at("index-info").textContent = words.join(" · ");
-  showLeftOut(index);
+  at("index-info").textContent = countsOf(index) + (grows ? " · more are being added" : "");
+  showAbout(index);
+  showWarnings(index);
   // A count that changes every few seconds is read aloud when it is final.
   at("status").ariaBusy = String(grows);
 }
