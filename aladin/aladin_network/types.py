@@ -42,10 +42,10 @@ MAX_STORED_BYTES = 64 * 2**10
 # Treatment of a new item whose id is already in the index.
 OnDuplicate = Literal["error", "replace", "skip"]
 
-# Stored form of the second stage's tokens. "4bit" and "2bit" store a token as its nearest centroid
+# Stored form of the second stage's tokens. "4bit" stores a token as its nearest centroid
 # and a quantised residual.
-TokenDtype = Literal["float16", "int8", "4bit", "2bit"]
-TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
+TokenDtype = Literal["float16", "int8", "4bit"]
+TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit")
 
 # Engines (vector databases) that can keep an index.
 

@@ -92,8 +92,6 @@ class BuildSettings:
             much as the fastest ones need.
         ann_recall: Share of the exact nearest items that the first stage has to find, in (0, 1].
         token_dtype: Storage format of the second stage's tokens.
-        keep_regions: Number of regions to store of each photo, chosen by the index's texts, or None
-            for all.
         filter_fields: Metadata fields that get an index for filters, or None for all. Filters on
             other fields also work, by reading every item.
         default_candidates: Default number of candidates of a search.
@@ -118,7 +116,6 @@ class BuildSettings:
     memory_budget_bytes: int | None = None
     ann_recall: float = 0.99
     token_dtype: TokenDtype = "float16"
-    keep_regions: int | None = None
     filter_fields: tuple[str, ...] | None = None
     default_candidates: int = 100
     shard_items: int = 2048
@@ -151,8 +148,7 @@ class BuildSettings:
             raise ConfigError(
                 f"memory_budget_bytes: expected at least 1, got {self.memory_budget_bytes}"
             )
-        sizes = "default_candidates", "shard_items", "shards", "batch_size", "readers"
-        for name in (*sizes, "keep_regions"):
+        for name in ("default_candidates", "shard_items", "shards", "batch_size", "readers"):
             value: int | None = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name}: expected at least 1, got {value}")

@@ -54,7 +54,7 @@ class AgreementContract(ContractIndex):
     """An index that was pushed to an engine answers as the one of files that it was made of."""
 
     # By default the form that is rounded most.
-    @pytest.mark.parametrize("dtype", [pytest.param("int8", marks=pytest.mark.cluster), "2bit"])
+    @pytest.mark.parametrize("dtype", [pytest.param("int8", marks=pytest.mark.cluster), "4bit"])
     def test_answers_are_those_of_the_index_of_files(
         self,
         publish: Publish,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from aladin_index.build.resume import (
     rows_of_part,
 )
 from aladin_index.build.shards import (
-    EMBEDDINGS,
     LocalEncoding,
     Shard,
     ShardEncoding,
@@ -31,7 +30,6 @@ from aladin_index.build.shards import (
     read_shard,
 )
 from aladin_index.encode.item_encoders import warn_of_cut
-from aladin_index.encode.kept_regions import KeptRegions
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
@@ -43,7 +41,6 @@ from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.history import check_replaceable
 from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.settings import BuildSettings
-from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError, brief
@@ -51,7 +48,7 @@ from aladin_network.files import removed_if_refused
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import Network
 from aladin_network.scoring.correction import HubCorrection
-from aladin_network.types import TARGETS, NullProgress, Progress, Target
+from aladin_network.types import NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 
@@ -123,7 +120,7 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
-    sources = _sources(images, texts, settings)
+    sources = _sources(images, texts)
     check_folder(out)
     # If others encode, this machine may lack their device; it only needs the network's properties.
     device = settings.device if encoding is None else "cpu"
@@ -179,7 +176,6 @@ def _rows_to_build(
 def _sources(
     images: Iterable[ImageItem | SkippedItem] | None,
     texts: Iterable[TextItem | SkippedItem] | None,
-    settings: BuildSettings,
 ) -> dict[Target, Iterable[SourceItem | SkippedItem]]:
     given: dict[Target, Iterable[SourceItem | SkippedItem] | None] = {
         "images": images,
@@ -190,8 +186,6 @@ def _sources(
     }
     if not sources:
         raise InputError("expected images, texts or both to index, got neither")
-    if settings.keep_regions is not None and len(sources) < len(TARGETS):
-        raise ConfigError("keep_regions: expected photos and texts, by which regions are chosen")
     return sources
 
 
@@ -269,7 +263,6 @@ class _Build:
                 catalogue,
                 settings.token_dtype,
                 settings.batch_size,
-                self._kept_regions(asking) if target == "images" else None,
             )
             left_out = [*catalogue.left_out(self._rows[target]), *side.left_out]
             sides[target] = replace(side, left_out=left_out)
@@ -284,14 +277,6 @@ class _Build:
             calibration=calibration,
             correction=correction,
         )
-
-    def _kept_regions(self, texts: Sequence[Shard]) -> KeptRegions | None:
-        """Return what chooses the regions that are stored, or None to store all."""
-        count = self._settings.keep_regions
-        if count is None:
-            return None
-        parts = [(shard.array(EMBEDDINGS), shard.token_store()) for shard in texts]
-        return KeptRegions.of(count, SampleTexts.of(parts), self._network)
 
     def _encode(self, target: Target) -> list[Shard]:
         """Encode the shards that are not on the disk yet; return all shards."""

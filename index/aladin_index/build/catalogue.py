@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from aladin_index.build.shards import EMBEDDINGS, LENGTHS, ROWS, SIZES_PX, Shard
-from aladin_index.encode.kept_regions import KeptRegions, PhotoRegions
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import (
     ImageItem,
@@ -271,7 +270,6 @@ def collection_source(
     catalogue: Catalogue,
     dtype: TokenDtype,
     batch_size: int,
-    kept_regions: KeptRegions | None = None,
 ) -> CollectionSource:
     """Describe one collection of a generation by its shards.
 
@@ -284,7 +282,6 @@ def collection_source(
         catalogue: Catalogue of the items.
         dtype: Form in which the tokens are stored.
         batch_size: Number of items that went through the network together.
-        kept_regions: Chooses the regions that are stored of each photo, or None to store all.
 
     Raises:
         ConfigError: If a codebook is to be made from no tokens.
@@ -299,19 +296,14 @@ def collection_source(
     return CollectionSource(
         embedding_dim=shards[0].format.embedding_dim,
         codec=codec,
-        parts=_parts(shards, catalogue, codec, batch_size, kept_regions),
+        parts=_parts(shards, catalogue, codec, batch_size),
         left_out=[entry for shard in shards for entry in shard.left_out],
         count=sum(len(shard.array(ROWS)) for shard in shards),
-        keep_regions=None if kept_regions is None else kept_regions.count,
     )
 
 
 def _parts(
-    shards: Sequence[Shard],
-    catalogue: Catalogue,
-    codec: TokenCodec,
-    batch_size: int,
-    kept_regions: KeptRegions | None,
+    shards: Sequence[Shard], catalogue: Catalogue, codec: TokenCodec, batch_size: int
 ) -> Iterator[EncodedPart]:
     """Yield one part per batch of the input, independent of the shard boundaries.
 
@@ -330,12 +322,7 @@ def _parts(
         for end in ends:
             packed = tokens.take(slice(int(offsets[start]), int(offsets[end])))
             sizes = [(w, h) if w else None for w, h in sizes_px[start:end].tolist()]
-            of_boxes, of_lengths = boxes[start:end], lengths[start:end]
-            if kept_regions is not None:
-                every = PhotoRegions(kept.unpack(packed), of_lengths, of_boxes)
-                chosen = kept_regions.select(embeddings[start:end], every, sizes)
-                packed, of_lengths, of_boxes = codec.pack(chosen.tokens), *chosen[1:]
-            elif codec is not kept:
+            if codec is not kept:
                 packed = codec.pack(kept.unpack(packed))
             first = int(rows[start])
             items = catalogue.items(range(first, int(rows[end - 1]) + 1))
@@ -343,10 +330,10 @@ def _parts(
             yield EncodedPart(
                 items=[
                     stored_form(items[place], size_px, of_item, metadata.get(first + place))
-                    for place, size_px, of_item in zip(places, sizes, of_boxes, strict=True)
+                    for place, size_px, of_item in zip(places, sizes, boxes[start:end], strict=True)
                 ],
                 embeddings=embeddings[start:end],
                 tokens=packed,
-                lengths=of_lengths,
+                lengths=lengths[start:end],
             )
             start = end

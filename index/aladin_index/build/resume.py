@@ -145,13 +145,10 @@ def fingerprint_of(
     effective = {
         key: value for key, value in dump_config(settings).items() if key not in _WITHOUT_EFFECT
     }
-    if not settings.exif:  # as before photos' own metadata were read
-        del effective["exif"]
-    if settings.keep_regions is None:  # as before regions were chosen
-        del effective["keep_regions"]
-    # Without a calibration or a correction, the hash is the same as before there were any.
-    fitted = [calibration, None if correction is None else correction.constants]
-    known = [dump_config(each) for each in fitted if each is not None]
+    known = [
+        None if each is None else dump_config(each)
+        for each in (calibration, None if correction is None else correction.constants)
+    ]
     text = json.dumps([dump_config(model), dict(sides), effective, *known], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -7,9 +7,7 @@ import sqlite3
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +20,8 @@ from aladin_index.changes.database import (
     open_to_write,
 )
 from aladin_index.format.disk import FileIdentity, identity_at, identity_of
-from aladin_index.format.layout import EMBEDDINGS, ITEMS, generation_folder
+from aladin_index.format.layout import ITEMS, generation_folder
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
-from aladin_index.format.npy import map_npy
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import (
     StoredItem,
@@ -36,7 +33,6 @@ from aladin_index.items.tables import (
 from aladin_index.settings import MAX_FILTER_FIELDS
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
-from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_index.tokens.store import TokenStore, feedback_from, read_centroids
 from aladin_network.errors import IndexMismatchError, InputError, NoSuchTargetError
 from aladin_network.scoring.correction import HubCorrection
@@ -44,18 +40,6 @@ from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import TARGETS, Target
 
 _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"
-
-
-class RegionTexts(NamedTuple):
-    """What chooses the regions that are stored of each photo.
-
-    Attributes:
-        number: Number of regions to store.
-        texts: Texts of the generation by which they are chosen.
-    """
-
-    number: int
-    texts: SampleTexts
 
 
 class WritableGeneration:
@@ -105,18 +89,6 @@ class WritableGeneration:
             feedback = self._what_asks(target, entry)
             self._sides[target] = WritableCollection(target, folder, database, entry, feedback)
         return self._sides[target]
-
-    @cached_property
-    def region_texts(self) -> RegionTexts | None:
-        """What chooses the regions to store of an added photo, or None to store all."""
-        images, texts = self._manifest.images, self._manifest.texts
-        if images is None or images.keep_regions is None or texts is None:
-            return None
-        folder = generation_folder(self._root, self.generation) / "texts"
-        vectors = map_npy(folder / EMBEDDINGS, np.float32, (texts.count, texts.vector_dim))
-        embeddings = vectors[:, : texts.embedding_dim]
-        store = self._token_store("texts", texts)
-        return RegionTexts(images.keep_regions, SampleTexts.of([(embeddings, store)]))
 
     def _token_store(self, target: Target, entry: CollectionEntry) -> TokenStore:
         folder = generation_folder(self._root, self.generation) / target

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.changes.writable import RegionTexts, WritableGeneration, insert_encoding
+from aladin_index.changes.writable import WritableGeneration, insert_encoding
 from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import live_generation
 from aladin_index.format.manifest import CollectionEntry
@@ -111,10 +111,6 @@ class ItemWriter(Protocol):
         """Return the ids among `ids` that are in the index."""
         ...
 
-    def region_texts(self) -> RegionTexts | None:
-        """Return what chooses the regions to store of a photo, or None to store all."""
-        ...
-
     def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
         """Add items atomically."""
         ...
@@ -167,11 +163,6 @@ class ChangesWriter:
         with self._exclusive() as live:
             side = live.side(target)
             return {item_id for item_id in ids if side.live_row(item_id) is not None}
-
-    def region_texts(self) -> RegionTexts | None:
-        """Return what chooses the regions to store of a photo, as in the build; None for all."""
-        with self._exclusive() as live:
-            return live.region_texts
 
     def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
         """Add items atomically.

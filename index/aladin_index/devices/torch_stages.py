@@ -89,7 +89,7 @@ class TorchAlignment:
         Args:
             tokens: Tokens of the collection.
             device: Device that scores.
-            budget_bytes: Maximum device memory of the tokens. Tokens of 4 and 2 bits are always
+            budget_bytes: Maximum device memory of the tokens. Tokens of 4 bits are always
                 copied, unpacked.
 
         Raises:

@@ -23,7 +23,6 @@ from aladin_index.encode.item_encoders import (
     item_encoder,
     warn_of_cut,
 )
-from aladin_index.encode.kept_regions import KeptRegions, PhotoRegions, kept_by
 from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, batched, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import (
@@ -172,8 +171,7 @@ class ItemChanger:
         decoded_s = time.perf_counter()
         encoding = encoder.encode(prepared)
         encoded_s = time.perf_counter()
-        kept = kept_by(self._writer, model, target)
-        new = new_items(items, prepared, encoding, kept)
+        new = new_items(items, prepared, encoding)
         report = self._writer.add(target, new, on_duplicate)
         return TimedAddReport(
             report=report,
@@ -263,7 +261,6 @@ def add_items(
     progress.start(None, "photos" if target == "images" else "texts")
     counts, seconds = AddCounts(), StageSeconds()
     encoder = item_encoder(target, model, settings.limits, regions, exif=settings.exif)
-    kept = kept_by(writer, model, target)
     # Items of the batches that are being read; a few batches at a time.
     sources: dict[int, SourceItem] = {}
     cut: list[Mapping[str, Any]] = []
@@ -275,7 +272,7 @@ def add_items(
         if batch.encoding is not None:
             with seconds.measure("write"):
                 added = [sources[each.row] for each in usable]
-                new = new_items(added, usable, batch.encoding, kept)
+                new = new_items(added, usable, batch.encoding)
                 report = writer.add(target, new, settings.on_duplicate)
             counts.added += len(report.added)
             counts.replaced += len(report.replaced)
@@ -288,32 +285,24 @@ def add_items(
 
 
 def new_items(
-    sources: Sequence[SourceItem],
-    prepared: Sequence[Prepared],
-    encoding: Encoding,
-    kept: KeptRegions | None,
+    sources: Sequence[SourceItem], prepared: Sequence[Prepared], encoding: Encoding
 ) -> NewItems:
-    """Join items with the network's output for them, as far as it is stored.
+    """Join items with the network's output for them.
 
     Args:
         sources: The items; uploaded photos are kept in the index.
         prepared: The same items, in the same order, as the network took them.
         encoding: Encoding of the items, in the same order.
-        kept: Chooses the regions to store of photos, or None to store all tokens.
     """
-    boxes = [each.boxes for each in prepared]
-    stored = PhotoRegions(encoding.tokens[encoding.mask], encoding.mask.sum(axis=1), boxes)
-    if kept is not None:
-        stored = kept.select(encoding.embedding, stored, [each.size_px for each in prepared])
     uploads = [item.upload for item in sources if isinstance(item, ImageItem) and item.upload]
     return NewItems(
         items=[
-            stored_form(item, each.size_px, own, each.metadata)
-            for item, each, own in zip(sources, prepared, stored.boxes, strict=True)
+            stored_form(item, each.size_px, each.boxes, each.metadata)
+            for item, each in zip(sources, prepared, strict=True)
         ],
         embeddings=encoding.embedding,
-        tokens=stored.tokens,
-        lengths=stored.lengths,
+        tokens=encoding.tokens[encoding.mask],
+        lengths=encoding.mask.sum(axis=1),
         photos=uploads,
     )
 

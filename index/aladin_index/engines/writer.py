@@ -79,9 +79,6 @@ class EngineWriter:
             _side(record, target)
             return self._known(record, target, ids)
 
-    def region_texts(self) -> None:
-        """Return None: a vector database has all regions of added photos."""
-
     def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
         """Add items, see `aladin_index.changes.writer.ChangesWriter.add`.
 

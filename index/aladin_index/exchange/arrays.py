@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.exchange.layout import CollectionLayout
-from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
+from aladin_index.tokens.codec import CODED, PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import code_bytes
 from aladin_network.errors import DataError, IndexMismatchError
-from aladin_network.types import TokenDtype
 
 # float16 rounds a component by up to 1 in 2,048; vectors that were never normalised are far off.
 _NORM_TOLERANCE = 1e-2
@@ -99,7 +98,7 @@ def check_tokens(path: Path, first: int, tokens: PackedTokens, codec: TokenCodec
             reason = f"expected fewer than {len(codec.centroids)} centroids, got number {found}"
             raise DataError(path, None, f"token {first + int(beyond[0])}: {reason}")
     norms = np.linalg.norm(codec.unpack(tokens), axis=1)
-    # A few bits per dimension do not preserve the norm well; the first two forms do.
+    # Codes of 4 bits do not preserve the norm well; the first two forms do.
     tolerance = _NORM_TOLERANCE if tokens.centroid_ids is None else 0.5
     # The alignment head may return a region of zeros for each image.
     sound = (np.abs(norms - 1) <= tolerance) | (norms <= tolerance)
@@ -177,19 +176,13 @@ def _codec(layout: CollectionLayout, part: str, dim: int) -> TokenCodec:
         if width != dim:
             raise IndexMismatchError(f"{path}: size of a token", dim, width)
         return TokenCodec("int8" if values.dtype == np.int8 else "float16", dim)
-    widths: dict[TokenDtype, int] = {
-        dtype: code_bytes(dim, bits) for dtype, bits in CODE_BITS.items()
-    }
-    for dtype, expected in widths.items():
-        if width == expected:
-            centroids = map_array(layout.centroids, 2)
-            check_kind(layout.centroids, centroids, "float32")
-            if centroids.shape[1] != dim:
-                found = centroids.shape[1]
-                raise IndexMismatchError(f"{layout.centroids}: size of a token", dim, found)
-            return TokenCodec(dtype, dim, np.array(centroids))
-    expected_bytes = " or ".join(str(each) for each in widths.values())
-    raise IndexMismatchError(f"{path}: bytes of a token", expected_bytes, width)
+    if width != code_bytes(dim):
+        raise IndexMismatchError(f"{path}: bytes of a token", code_bytes(dim), width)
+    centroids = map_array(layout.centroids, 2)
+    check_kind(layout.centroids, centroids, "float32")
+    if centroids.shape[1] != dim:
+        raise IndexMismatchError(f"{layout.centroids}: size of a token", dim, centroids.shape[1])
+    return TokenCodec(CODED, dim, np.array(centroids))
 
 
 def _packed(layout: CollectionLayout, part: str, codec: TokenCodec) -> PackedTokens:

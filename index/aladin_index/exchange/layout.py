@@ -36,7 +36,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from aladin_index.tokens.codec import CODE_BITS, TokenCodec
+from aladin_index.tokens.codec import CODED, TokenCodec
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, DataError, IndexMismatchError
@@ -134,7 +134,7 @@ class CollectionLayout:
         if codec is not None:
             files.append(self.lengths(part))
             files += [self.token_array(array.field, part) for array in codec.arrays]
-            if codec.dtype in CODE_BITS:
+            if codec.dtype == CODED:
                 files.append(self.centroids)
         return files
 

@@ -137,7 +137,6 @@ class CollectionEntry:
         token_dim: Size of a token.
         token_count: Number of tokens of all items.
         token_dtype: Form in which tokens are stored.
-        keep_regions: Number of regions that are stored of each photo, or None for all.
         filter_fields: Metadata fields with an index for filters, or None for all fields.
         ann: Entry of the first stage.
         tuning: Tuning of the second stage, or None if not tuned.
@@ -152,7 +151,6 @@ class CollectionEntry:
     token_dim: int
     token_count: int
     token_dtype: TokenDtype
-    keep_regions: int | None = None
     filter_fields: list[str] | None = None
     ann: AnnEntry
     tuning: Tuning | None = None

@@ -71,7 +71,6 @@ class CollectionSource:
         left_out: Items that could not be used; read after all parts.
         count: Number of items, if known; used only for the progress.
         tuning: Tuning of the second stage, kept from an earlier generation, or None if not tuned.
-        keep_regions: Number of regions that are stored of each photo, or None for all.
     """
 
     embedding_dim: int
@@ -80,7 +79,6 @@ class CollectionSource:
     left_out: Sequence[SkippedItem] = ()
     count: int | None = None
     tuning: Tuning | None = None
-    keep_regions: int | None = None
     correction: HubCorrection | None = None
 
     @property

@@ -197,7 +197,6 @@ class _Folding:
             codec=codec,
             parts=live_parts(self.live),
             tuning=entry.tuning,
-            keep_regions=entry.keep_regions,
         )
 
 

@@ -263,14 +263,12 @@ def _common_calibration(indexes: Sequence[SearchIndex]) -> Calibration | None:
 def _source(out: Path, parts: Sequence[_Part], *, keeps_biases: bool) -> CollectionSource:
     """Describe one collection of the merged index."""
     codec, first_ids = TokenCodec.concatenated([part.side.base.tokens.codec for part in parts])
-    kept_regions = {part.side.entry.keep_regions for part in parts}
     return CollectionSource(
         embedding_dim=parts[0].side.entry.embedding_dim,
         codec=codec,
         parts=_encoded(out, parts, first_ids, keeps_biases=keeps_biases),
         left_out=[entry for part in parts for entry in read_skipped(part.folder)],
         count=sum(part.side.count for part in parts),
-        keep_regions=kept_regions.pop() if len(kept_regions) == 1 else None,
     )
 
 

@@ -318,7 +318,6 @@ def _collection_entry(
         token_dim=side.codec.dim,
         token_count=counts.tokens,
         token_dtype=side.codec.dtype,
-        keep_regions=side.keep_regions,
         filter_fields=None if settings.filter_fields is None else list(settings.filter_fields),
         ann=ann,
         tuning=side.tuning,

@@ -262,7 +262,7 @@ class Kernel:
             vectors: (n, dim).
             scales: (n,).
             feedback: (dim, dim), or None to round each value independently.
-            bits: 8, 4 or 2.
+            bits: 8 or 4.
 
         Returns:
             (n, dim): of 8 bits the levels from -127 to 127, else places among the levels.

@@ -100,7 +100,7 @@ static float to_integers(const maxsim_tokens *tokens, const float *token, int64_
     }
     const float scale = largest / largest_integer(tokens->dim);
     const float factor = scale > 0 ? largest_integer(tokens->dim) / largest : 0;
-    const int64_t planes = tokens->bits < 8 ? 8 / tokens->bits : 1;
+    const int64_t planes = tokens->bits < 8 ? 2 : 1;
     const int64_t plane = tokens->bits < 8 ? stored_bytes(tokens) : width;
     /* Codes are decoded plane by plane, see decoded_width. */
     for (int64_t p = 0; p < planes; ++p)

@@ -29,7 +29,7 @@ typedef struct {
     int64_t token_count;
     int64_t centroid_count;
     int32_t dim;
-    int32_t bits; /* of a dimension: 16 is float16, 8 is int8, 4 and 2 are codes */
+    int32_t bits; /* of a dimension: 16 is float16, 8 is int8, 4 are codes */
 } maxsim_tokens;
 
 /* Queries, one after the other; query i has the tokens offsets[i] to offsets[i + 1]. */
@@ -99,7 +99,7 @@ MAXSIM_API int32_t maxsim_bound_rows(const maxsim_shorts *shorts, const maxsim_s
                                      const int64_t *rows, int64_t count, float *bounds,
                                      int32_t path);
 
-/* Round (count, dim) vectors to the levels of codes of 4 or 2 bits, or to whole numbers from -127 to
+/* Round (count, dim) vectors to the levels of codes of 4 bits, or to whole numbers from -127 to
  * 127 (8 bits), each times its vector's scale. Given `feedback`, (dim, dim), an error of dimension
  * d times row d is taken off the dimensions after it before those are rounded.
  * Writes places of levels, or the numbers themselves. */

@@ -1,5 +1,6 @@
 /* AVX2 with FMA and F16C: x86-64 processors since about 2013. A block of a query fills HALVES
  * registers: with two, what is loaded of an item serves twice as many words. */
+#include "levels.h"
 #include "paths.h"
 #include "x86_features.h"
 
@@ -142,11 +143,10 @@ OP void decode_bytes(const int8_t *from, int64_t n, number *to)
         to[i] = from[i];
 }
 
-OP void decode_codes(const uint8_t *codes, int64_t n, int shift, int mask, const int8_t *levels,
-                     number *to)
+OP void decode_codes(const uint8_t *codes, int64_t n, int shift, number *to)
 {
-    const __m128i table = _mm_loadu_si128((const __m128i *)levels);
-    const __m128i keep = _mm_set1_epi8((char)mask), by = _mm_cvtsi32_si128(shift);
+    const __m128i table = _mm_loadu_si128((const __m128i *)LEVELS);
+    const __m128i keep = _mm_set1_epi8(15), by = _mm_cvtsi32_si128(shift);
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
         const __m128i bytes = _mm_loadu_si128((const __m128i *)(codes + i));
@@ -155,7 +155,7 @@ OP void decode_codes(const uint8_t *codes, int64_t n, int shift, int mask, const
         _mm256_storeu_si256((__m256i *)(to + i), _mm256_cvtepi8_epi16(found));
     }
     for (; i < n; ++i)
-        to[i] = levels[(codes[i] >> shift) & mask];
+        to[i] = LEVELS[(codes[i] >> shift) & 15];
 }
 
 OP void widen_half(const uint16_t *from, int64_t n, float *to)

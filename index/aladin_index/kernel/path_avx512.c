@@ -1,4 +1,5 @@
 /* AVX-512 with VNNI: Intel's servers since 2019, AMD's processors since 2022. */
+#include "levels.h"
 #include "paths.h"
 #include "x86_features.h"
 
@@ -112,12 +113,11 @@ OP void decode_bytes(const int8_t *from, int64_t n, number *to)
         to[i] = (number)(from[i] + 128);
 }
 
-OP void decode_codes(const uint8_t *codes, int64_t n, int shift, int mask, const int8_t *levels,
-                     number *to)
+OP void decode_codes(const uint8_t *codes, int64_t n, int shift, number *to)
 {
-    const __m512i by_128 = _mm512_set1_epi8((char)0x80), keep = _mm512_set1_epi8((char)mask);
+    const __m512i by_128 = _mm512_set1_epi8((char)0x80), keep = _mm512_set1_epi8(15);
     const __m512i table = _mm512_xor_si512(
-        _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)levels)), by_128);
+        _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)LEVELS)), by_128);
     const __m128i by = _mm_cvtsi32_si128(shift);
     for (int64_t i = 0; i < n; i += 64) {
         const __mmask64 there = n - i < 64 ? ((__mmask64)1 << (n - i)) - 1 : ~(__mmask64)0;

@@ -11,7 +11,7 @@
  *
  *   number                 of a decoded token
  *   decode_bytes(from, n, to)                      from int8
- *   decode_codes(codes, n, shift, mask, levels, to)  from levels[(code >> shift) & mask]
+ *   decode_codes(codes, n, shift, to)              from LEVELS[(code >> shift) & 15]
  *   place_integer(query, place, lane, value)       lay a query's value out, place < width
  *   step, sums             STEP dimensions of a block of the query; unfinished products
  *   load_step(query, place)
@@ -35,7 +35,6 @@
  * sum across lanes for each pair of tokens.
  */
 #include <math.h>
-#include "levels.h"
 
 #include <stddef.h>
 
@@ -131,9 +130,8 @@ INLINE void decode(const maxsim_tokens *tokens, int64_t first, int n, int64_t wi
         } else if (tokens->bits == 8) {
             decode_bytes((const int8_t *)stored, tokens->dim, out);
         } else {
-            const int8_t *levels = tokens->bits == 4 ? LEVELS_4 : LEVELS_2;
-            for (int shift = 0; shift < 8; shift += tokens->bits, out += bytes)
-                decode_codes(stored, bytes, shift, (1 << tokens->bits) - 1, levels, out);
+            decode_codes(stored, bytes, 0, out);
+            decode_codes(stored, bytes, 4, out + bytes);
         }
     }
 }

@@ -1,4 +1,5 @@
 /* Plain C, for any processor; compilers turn the loops over lanes into what vectors there are. */
+#include "levels.h"
 #include "paths.h"
 
 enum { LANES = 8, TILE = 8 };
@@ -110,11 +111,10 @@ OP void decode_bytes(const int8_t *from, int64_t n, number *to)
         to[i] = from[i];
 }
 
-OP void decode_codes(const uint8_t *codes, int64_t n, int shift, int mask, const int8_t *levels,
-                     number *to)
+OP void decode_codes(const uint8_t *codes, int64_t n, int shift, number *to)
 {
     for (int64_t i = 0; i < n; ++i)
-        to[i] = levels[(codes[i] >> shift) & mask];
+        to[i] = LEVELS[(codes[i] >> shift) & 15];
 }
 
 OP void widen_half(const uint16_t *from, int64_t n, float *to)

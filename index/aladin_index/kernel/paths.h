@@ -64,13 +64,13 @@ static inline int64_t stored_bytes(const maxsim_tokens *tokens)
     return ((int64_t)tokens->dim * tokens->bits + 7) / 8;
 }
 
-/* Numbers of one decoded token, a multiple of `step`. Codes are decoded plane by plane: first
- * those in the lowest bits of all bytes, then the next. */
+/* Numbers of one decoded token, a multiple of `step`. Codes are decoded in two planes: first
+ * those in the lower halves of all bytes, then the others. */
 static inline int64_t decoded_width(const maxsim_tokens *tokens, int64_t step)
 {
     int64_t numbers = tokens->dim;
     if (tokens->bits < 8)
-        numbers = stored_bytes(tokens) * (8 / tokens->bits);
+        numbers = stored_bytes(tokens) * 2;
     return (numbers + step - 1) / step * step;
 }
 

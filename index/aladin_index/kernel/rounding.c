@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Place of the level nearest to `x` among `count`. */
-static int nearest(const int8_t *levels, int count, float x)
+/* Place of the level nearest to `x`. */
+static int nearest(float x)
 {
     int place = 0;
-    for (int i = 0; i + 1 < count; ++i)
-        place += x >= 0.5f * (float)(levels[i] + levels[i + 1]);
+    for (int i = 0; i + 1 < LEVEL_COUNT; ++i)
+        place += x >= 0.5f * (float)(LEVELS[i] + LEVELS[i + 1]);
     return place;
 }
 
@@ -22,7 +22,6 @@ static float clamp(float x, float limit) { return x < -limit ? -limit : x > limi
 int32_t maxsim_round(const float *vectors, const float *scales, const float *feedback,
                      int64_t count, int32_t dim, int32_t bits, int8_t *rounded)
 {
-    const int8_t *levels = bits == 4 ? LEVELS_4 : LEVELS_2;
     float *left = malloc((size_t)dim * sizeof *left);
     if (!left)
         return MAXSIM_NO_MEMORY;
@@ -36,8 +35,8 @@ int32_t maxsim_round(const float *vectors, const float *scales, const float *fee
                 level = rintf(clamp(x, 127));
                 rounded[v * dim + d] = (int8_t)level;
             } else {
-                const int place = nearest(levels, 1 << bits, x);
-                level = levels[place];
+                const int place = nearest(x);
+                level = LEVELS[place];
                 rounded[v * dim + d] = (int8_t)place;
             }
             if (!feedback)

@@ -45,7 +45,7 @@ class NativeTokens(Structure):
             centroids: (centroids, dim); None without a codebook.
             offsets: (items + 1,).
             dim: Size of a token.
-            bits: Bits per dimension: 16, 8, 4 or 2.
+            bits: Bits per dimension: 16, 8 or 4.
         """
         return cls(
             address(values),

@@ -14,7 +14,6 @@ import numpy as np
 from aladin_index.changes.writer import ChangesWriter, NewItems, Revision
 from aladin_index.encode.item_changer import AddSettings, new_items
 from aladin_index.encode.item_encoders import ItemEncoder, Prepared, item_encoder
-from aladin_index.encode.kept_regions import KeptRegions, kept_by
 from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, batched, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, check_item
@@ -163,7 +162,6 @@ def apply_plan(
         encoder = _Digesting(
             item_encoder("images", network, settings.limits, regions, exif=settings.exif)
         )
-        kept = kept_by(writer, network, "images")
         seconds = StageSeconds()
         numbered = enumerate(change.item for change in encoded)
         # Nothing is encoded ahead that this pass leaves.
@@ -172,7 +170,7 @@ def apply_plan(
         rest = iter(encoded)
         for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
             changes = list(islice(rest, len(batch.items)))
-            _apply(writer, generation, encoder.digests, changes, batch, kept, report)
+            _apply(writer, generation, encoder.digests, changes, batch, report)
             report.remaining -= len(batch.items)
             if is_stopped():
                 return
@@ -184,7 +182,6 @@ def _apply(
     digests: dict[Path, str],
     changes: Sequence[PhotoChange],
     batch: EncodedItems,
-    kept: KeptRegions | None,
     report: SyncReport,
 ) -> None:
     """Apply the changes of one batch of encoded photos in one step."""
@@ -197,7 +194,7 @@ def _apply(
     removed = [row for change in changes for row in change.removes]
     new = None
     if batch.encoding is not None:
-        new = new_items([change.item for change, _ in usable], batch.usable, batch.encoding, kept)
+        new = new_items([change.item for change, _ in usable], batch.usable, batch.encoding)
         states = (
             change.state._replace(sha256=digests.pop(change.item.path)) for change, _ in usable
         )

@@ -2,8 +2,8 @@
 
 float16   as they are
 int8      values of one byte and one scale a token, its largest value being 127
-4bit,     the nearest centroid of a codebook, and what is left of the token in codes of so many
-2bit      bits a dimension with one scale a token, see `aladin_index.tokens.quantisation`
+4bit      the nearest centroid of a codebook, and what is left of the token in codes of 4 bits a
+          dimension with one scale a token, see `aladin_index.tokens.quantisation`
 
 All but float16 are rounded with what the queries are like, where that is known, see
 `aladin_index.tokens.quantisation`.
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.tokens.quantisation import (
-    Bits,
     ErrorFeedback,
     code_bytes,
     dequantise,
@@ -30,8 +29,8 @@ from aladin_index.tokens.quantisation import (
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_network.types import TokenDtype
 
-# Bits per dimension of the formats with a centroid and a residual.
-CODE_BITS: dict[TokenDtype, Bits] = {"4bit": 4, "2bit": 2}
+# The format with a centroid and a residual.
+CODED: TokenDtype = "4bit"
 _INT8_LEVELS = np.arange(-127, 128, dtype=np.int8)
 # Centroid ids are uint16.
 MAX_CENTROIDS = 2**16
@@ -96,7 +95,7 @@ class TokenCodec:
     Attributes:
         dtype: Token format.
         dim: Size of a token.
-        centroids: (centroids, dim) float32, the codebook of 4bit and 2bit; None for the others.
+        centroids: (centroids, dim) float32, the codebook of 4bit; None for the others.
         feedback: Statistics of the queries, with which `pack` preserves scores better, or None if
             unknown. Not part of the storage format: a codec read from an index has none.
     """
@@ -114,7 +113,7 @@ class TokenCodec:
                 requires one.
             ShapeError: If the codebook is for tokens of another size, or too large.
         """
-        if (self.centroids is None) != (self.dtype not in CODE_BITS):
+        if (self.centroids is None) != (self.dtype != CODED):
             found = "none" if self.centroids is None else "one"
             raise ConfigError(f"{self.dtype} tokens: expected {self._expected()}, got {found}")
         if self.centroids is not None:
@@ -123,21 +122,20 @@ class TokenCodec:
                 raise ShapeError(f"centroids (1 to {MAX_CENTROIDS}, {self.dim})", shape)
 
     def _expected(self) -> str:
-        return "a codebook" if self.dtype in CODE_BITS else "no codebook"
+        return "a codebook" if self.dtype == CODED else "no codebook"
 
     @property
     def bits(self) -> int:
         """Bits per dimension."""
-        return {"float16": 16, "int8": 8, "4bit": 4, "2bit": 2}[self.dtype]
+        return {"float16": 16, "int8": 8, "4bit": 4}[self.dtype]
 
     @property
     def arrays(self) -> list[TokenArray]:
         """The arrays of the storage format, in the order of `PackedTokens`."""
-        bits = CODE_BITS.get(self.dtype)
-        if bits is None:
-            values = TokenArray("values", np.dtype(self.dtype), (self.dim,))
+        if self.dtype == CODED:
+            values = TokenArray("values", np.dtype(np.uint8), (code_bytes(self.dim),))
         else:
-            values = TokenArray("values", np.dtype(np.uint8), (code_bytes(self.dim, bits),))
+            values = TokenArray("values", np.dtype(self.dtype), (self.dim,))
         scales = TokenArray("scales", np.dtype(np.float32), ())
         ids = TokenArray("centroid_ids", np.dtype(np.uint16), ())
         return [values, scales, ids][: {"float16": 1, "int8": 2}.get(self.dtype, 3)]
@@ -170,7 +168,7 @@ class TokenCodec:
         feedback = None
         if queries is not None and len(queries) > 0 and dtype != "float16":
             feedback = ErrorFeedback.of(queries)
-        if dtype not in CODE_BITS:
+        if dtype != CODED:
             return cls(dtype, dim, None, feedback)
         if len(sample) == 0:
             raise ConfigError(f"{dtype} tokens: a codebook needs tokens to be made of, got none")
@@ -232,9 +230,7 @@ class TokenCodec:
         for start in range(0, max(1, len(tokens)), _ROWS_AT_A_TIME):
             part = tokens[start : start + _ROWS_AT_A_TIME]
             ids = _nearest(part, self.centroids)
-            codes, scales = quantise(
-                part - self.centroids[ids], CODE_BITS[self.dtype], self.feedback
-            )
+            codes, scales = quantise(part - self.centroids[ids], self.feedback)
             parts.append(PackedTokens(codes, scales, ids.astype(np.uint16)))
         return PackedTokens.concatenate(parts)
 
@@ -245,8 +241,7 @@ class TokenCodec:
         if packed.centroid_ids is None:
             return packed.values.astype(np.float32) * packed.scales[:, None]
         assert self.centroids is not None
-        bits = CODE_BITS[self.dtype]
-        residuals = dequantise(packed.values, packed.scales, self.dim, bits)
+        residuals = dequantise(packed.values, packed.scales, self.dim)
         return self.centroids[packed.centroid_ids] + residuals
 
 

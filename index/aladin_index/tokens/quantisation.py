@@ -1,4 +1,4 @@
-"""Quantisation of tokens: codes of 4 or 2 bits, and rounding that preserves inner products.
+"""Quantisation of tokens: codes of 4 bits, and rounding that preserves inner products.
 
 Plain rounding makes errors of one size in all directions. Queries are not distributed evenly over
 all directions: the tokens of this network share a large common part. Rounding one dimension after
@@ -19,7 +19,7 @@ the dimensions, the first in the lowest bits of a byte.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,11 @@ from aladin_index.kernel import load_kernel
 # those of the sample. Measured on Flickr8k, 0.003 to 0.03 give the same results.
 _DAMPING = 0.01
 
-# The positive half; 127 represents 2.733 standard deviations for 4 bits, 1.510 for 2 bits.
-_POSITIVE: dict[Bits, list[int]] = {2: [38, 127], 4: [6, 18, 31, 44, 58, 75, 96, 127]}
+_POSITIVE = [6, 18, 31, 44, 58, 75, 96, 127]
+LEVELS = np.array([-level for level in reversed(_POSITIVE)] + _POSITIVE, dtype=np.int8)
 
 # Standard deviations that the largest level represents.
-_LARGEST: dict[Bits, float] = {2: 1.5104, 4: 2.7326}
+_LARGEST = 2.7326
 # Alternations between choosing codes for a scale and the best scale for the codes; it has converged
 # by then.
 _ROUNDS = 2
@@ -79,7 +79,7 @@ def round_to_levels(
     Args:
         vectors: (n, dim).
         scales: (n,) positive; a level stands for itself times its vector's.
-        levels: the 4 or 16 of `aladin_index.tokens.quantisation`, or all from -127 to 127.
+        levels: `LEVELS`, or all from -127 to 127.
         feedback: Compensation for the queries, or None to round every value to its nearest level.
 
     Returns:
@@ -87,7 +87,7 @@ def round_to_levels(
     """
     kernel = load_kernel()
     if kernel is not None:
-        bits = {4: 2, 16: 4, 255: 8}[len(levels)]
+        bits = {len(LEVELS): 4, 255: 8}[len(levels)]
         rounded = kernel.round(vectors, scales, None if feedback is None else feedback.rows, bits)
         # For 8 bits the kernel returns the levels themselves.
         return (rounded.view(np.uint8) + np.uint8(127)) if bits == 8 else rounded.view(np.uint8)
@@ -118,37 +118,28 @@ def _round_by_dimension(
     return places
 
 
-Bits = Literal[2, 4]
-
-LEVELS: dict[Bits, NDArray[np.int8]] = {
-    bits: np.array([-level for level in reversed(half)] + half, dtype=np.int8)
-    for bits, half in _POSITIVE.items()
-}
-
-
-def code_bytes(dim: int, bits: Bits) -> int:
+def code_bytes(dim: int) -> int:
     """Return the number of bytes of the codes of one vector."""
-    return -(-dim * bits // 8)
+    return (dim + 1) // 2
 
 
 def quantise(
-    vectors: NDArray[np.float32], bits: Bits, feedback: ErrorFeedback | None = None
+    vectors: NDArray[np.float32], feedback: ErrorFeedback | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """Quantise vectors to codes.
 
     Args:
         vectors: (n, dim).
-        bits: Bits per code.
         feedback: Compensation for the queries, or None to round every value to its nearest level.
 
     Returns:
         (n, `code_bytes`) codes and (n,) scales: a vector is about its levels times its scale.
     """
-    levels = LEVELS[bits].astype(np.float32)
-    scales = _positive(np.sqrt(np.square(vectors).mean(axis=1)) * (_LARGEST[bits] / 127))
+    levels = LEVELS.astype(np.float32)
+    scales = _positive(np.sqrt(np.square(vectors).mean(axis=1)) * (_LARGEST / 127))
     codes = np.zeros(vectors.shape, dtype=np.uint8)
     for _ in range(_ROUNDS):
-        codes = round_to_levels(vectors, scales, LEVELS[bits], feedback)
+        codes = round_to_levels(vectors, scales, LEVELS, feedback)
         chosen = levels[codes]
         # Least squares, in the metric of the queries if they are known.
         wanted, found = vectors, chosen
@@ -156,14 +147,14 @@ def quantise(
             wanted, found = vectors @ feedback.metric, chosen @ feedback.metric
         best = np.einsum("nd,nd->n", wanted, found) / np.square(found).sum(axis=1)
         scales = _positive(best)
-    return _to_bytes(codes, bits), scales
+    return _to_bytes(codes), scales
 
 
 def dequantise(
-    codes: NDArray[np.uint8], scales: NDArray[np.float32], dim: int, bits: Bits
+    codes: NDArray[np.uint8], scales: NDArray[np.float32], dim: int
 ) -> NDArray[np.float32]:
     """Return the vectors that the codes represent, (n, dim)."""
-    levels = LEVELS[bits].astype(np.float32)[_from_bytes(codes, dim, bits)]
+    levels = LEVELS.astype(np.float32)[_from_bytes(codes, dim)]
     return levels * scales[:, None]
 
 
@@ -172,20 +163,15 @@ def _positive(scales: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32)
 
 
-def _to_bytes(codes: NDArray[np.uint8], bits: Bits) -> NDArray[np.uint8]:
-    a_byte = 8 // bits
+def _to_bytes(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Put two codes into a byte, the first into its lower half."""
     count, dim = codes.shape
-    padded = np.zeros((count, code_bytes(dim, bits) * a_byte), dtype=np.uint8)
+    padded = np.zeros((count, 2 * code_bytes(dim)), dtype=np.uint8)
     padded[:, :dim] = codes
-    packed = np.zeros((count, code_bytes(dim, bits)), dtype=np.uint8)
-    for place in range(a_byte):
-        packed |= padded[:, place::a_byte] << (bits * place)
-    return packed
+    return padded[:, ::2] | (padded[:, 1::2] << np.uint8(4))
 
 
-def _from_bytes(packed: NDArray[np.uint8], dim: int, bits: Bits) -> NDArray[np.uint8]:
-    a_byte, mask = 8 // bits, 2**bits - 1
-    codes = np.empty((packed.shape[0], packed.shape[1] * a_byte), dtype=np.uint8)
-    for place in range(a_byte):
-        codes[:, place::a_byte] = (packed >> (bits * place)) & mask
+def _from_bytes(packed: NDArray[np.uint8], dim: int) -> NDArray[np.uint8]:
+    codes = np.empty((packed.shape[0], packed.shape[1] * 2), dtype=np.uint8)
+    codes[:, ::2], codes[:, 1::2] = packed & 15, packed >> 4
     return codes[:, :dim]

@@ -5,8 +5,8 @@ A store is ragged, compact and memory-mapped; only the tokens of candidates are 
 tokens.npy        all items' tokens one after the other, in one of the forms of
 `aladin_index.tokens.codec`
 scales.npy        all forms but float16: float32, one a token
-centroid_ids.npy  4bit and 2bit: uint16, one a token
-centroids.npy     4bit and 2bit: float32, the codebook
+centroid_ids.npy  4bit: uint16, one a token
+centroids.npy     4bit: float32, the codebook
 offsets.npy       int64; item i has the tokens offsets[i] to offsets[i + 1]
 """
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.format.npy import map_npy, read_ahead
 from aladin_index.kernel import KernelError, NativeTokens
-from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
+from aladin_index.tokens.codec import CODED, PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_network.errors import IndexCorruptError, ShapeError
 from aladin_network.types import TokenDtype
@@ -42,7 +42,7 @@ QUERY_SAMPLE = 2**13
 
 def token_files(dtype: TokenDtype) -> list[str]:
     """List the files of a storage format: one for each array, and the codebook if it has one."""
-    if dtype in CODE_BITS:
+    if dtype == CODED:
         return [TOKENS, SCALES, CENTROID_IDS, CENTROIDS]
     return [TOKENS] if dtype == "float16" else [TOKENS, SCALES]
 
@@ -231,7 +231,7 @@ def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.floa
     Raises:
         IndexCorruptError: If the file is missing, or is not a codebook for such tokens.
     """
-    if dtype not in CODE_BITS:
+    if dtype != CODED:
         return None
     path = folder / CENTROIDS
     try:

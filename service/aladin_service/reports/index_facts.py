@@ -240,8 +240,6 @@ def _probability_figures(figures: DirectionFigures) -> str:
 def side_facts(side: CollectionEntry, default_candidates: int) -> list[tuple[str, str]]:
     """Return how a collection stores and searches its items, as names and values."""
     tokens = f"{side.token_count:,} of {side.token_dim} dimensions, {side.token_dtype}"
-    if side.keep_regions is not None:
-        tokens += f", of each photo the {side.keep_regions} most needed"
     return [
         ("  embeddings", f"{side.embedding_dim} dimensions"),
         ("  tokens", tokens),

@@ -169,7 +169,7 @@ def test_what_can_be_refused_is_refused_before_any_work(
         build_index(tmp_path, out, None, texts)
     with pytest.raises(ConfigError, match="batch_size: expected at least 1, got 0"):
         BuildSettings(batch_size=0)
-    with pytest.raises(ConfigError, match="token_dtype: expected one of float16, int8, 4bit, 2bit"):
+    with pytest.raises(ConfigError, match="token_dtype: expected one of float16, int8, 4bit"):
         BuildSettings(token_dtype="float8")  # type: ignore[arg-type]
     assert not out.exists()
 

@@ -100,7 +100,7 @@ def test_another_model_is_refused(
         open_engine_index(tmp_path / "remote", MemoryEngine(server), checkpoint=other)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "2bit"])
+@pytest.mark.parametrize("dtype", ["float16", "4bit"])
 def test_a_record_is_read_as_it_was_written(
     push: Push,
     server: MemoryServer,

@@ -121,7 +121,7 @@ def test_items_that_were_added_and_removed_count(
     assert (tmp_path / "remote" / photo.path).read_bytes() == b"bytes of a photo"
 
 
-@pytest.mark.parametrize("dtype", ["int8", "2bit"])
+@pytest.mark.parametrize("dtype", ["int8", "4bit"])
 def test_writers_round_tokens_as_the_build_does(
     push: Push,
     server: MemoryServer,

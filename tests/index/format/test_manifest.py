@@ -45,7 +45,6 @@ MANIFEST_JSON = """{
     "token_dim": 128,
     "token_count": 343,
     "token_dtype": "int8",
-    "keep_regions": null,
     "filter_fields": [
       "year"
     ],

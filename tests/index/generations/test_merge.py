@@ -77,7 +77,7 @@ def test_the_parts_of_a_source_make_the_whole(
     assert merge_indexes(parts, merged).generation == 2
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8", "4bit", "2bit"])
+@pytest.mark.parametrize("dtype", ["float16", "int8", "4bit"])
 def test_tokens_are_as_they_were_in_the_parts(
     tmp_path: Path,
     tiny_checkpoint: Path,
@@ -95,7 +95,7 @@ def test_tokens_are_as_they_were_in_the_parts(
     assert contents(tmp_path / "merged", "texts") == contents(parts[1], "texts")
     with open_index(tmp_path / "merged") as opened:
         assert opened.side("images").entry.filter_fields == ["number"]
-        if dtype in ("4bit", "2bit"):
+        if dtype == "4bit":
             books = [np.load(generation_folder(part, 1) / "images/centroids.npy") for part in parts]
             merged = np.load(generation_folder(tmp_path / "merged", 1) / "images/centroids.npy")
             np.testing.assert_array_equal(merged, np.concatenate(books))

@@ -151,7 +151,7 @@ def change(
 
 
 @pytest.mark.parametrize(
-    ("seed", "dtype"), [(0, "float16"), (1, "int8"), (2, "4bit"), (3, "float16"), (4, "2bit")]
+    ("seed", "dtype"), [(0, "float16"), (1, "int8"), (2, "4bit"), (3, "float16"), (4, "4bit")]
 )
 def test_random_changes_leave_what_a_dict_of_items_has(
     tmp_path: Path,

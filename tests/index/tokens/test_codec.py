@@ -16,9 +16,7 @@ def clustered(count: int, dim: int = 16, seed: int = 0) -> np.ndarray:
     return (tokens / np.linalg.norm(tokens, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "error"), [("float16", 2e-4), ("int8", 2e-3), ("4bit", 0.02), ("2bit", 0.06)]
-)
+@pytest.mark.parametrize(("dtype", "error"), [("float16", 2e-4), ("int8", 2e-3), ("4bit", 0.02)])
 def test_tokens_come_back(dtype: Any, error: float) -> None:
     tokens = clustered(600)
     codec = TokenCodec.train(dtype, tokens)
@@ -33,9 +31,7 @@ def test_tokens_come_back(dtype: Any, error: float) -> None:
     assert float(np.sqrt(np.square(back - tokens).mean())) < error
 
 
-@pytest.mark.parametrize(
-    ("dtype", "size"), [("float16", 26), ("int8", 17), ("4bit", 13), ("2bit", 10)]
-)
+@pytest.mark.parametrize(("dtype", "size"), [("float16", 26), ("int8", 17), ("4bit", 13)])
 def test_a_token_of_13_dimensions_takes(dtype: Any, size: int) -> None:
     assert TokenCodec.train(dtype, clustered(40, 13)).token_bytes == size
 
@@ -58,7 +54,7 @@ def test_a_region_of_zeros_stays_one(dtype: Any) -> None:
     assert float(np.linalg.norm(back, axis=1)[1:35].min()) > 0.8
 
 
-@pytest.mark.parametrize("dtype", ["int8", "4bit", "2bit"])
+@pytest.mark.parametrize("dtype", ["int8", "4bit"])
 def test_known_queries_keep_scores_better(dtype: Any) -> None:
     tokens, queries = clustered(900), clustered(900, seed=1)
     plain = TokenCodec.train(dtype, tokens)
@@ -81,7 +77,7 @@ def test_a_sample_makes_one_codebook() -> None:
 
 
 def test_tokens_get_the_nearest_centroid() -> None:
-    codec = TokenCodec("2bit", 2, np.float32([[1, 0], [0, 1], [-1, -1]]))
+    codec = TokenCodec("4bit", 2, np.float32([[1, 0], [0, 1], [-1, -1]]))
     packed = codec.pack(np.float32([[0.9, 0.2], [-3, 0], [0.4, 0.6]]))
     assert packed.centroid_ids is not None
     assert packed.centroid_ids.tolist() == [0, 2, 1]
@@ -108,7 +104,7 @@ def test_parts_that_do_not_go_together_are_refused() -> None:
         TokenCodec.concatenated([TokenCodec("int8", 4), TokenCodec("int8", 8)])
     books = [np.full((2**15, 1), number, dtype=np.float32) for number in range(3)]
     with pytest.raises(ConfigError, match="at most 65536 centroids, got 98304"):
-        TokenCodec.concatenated([TokenCodec("2bit", 1, book) for book in books])
+        TokenCodec.concatenated([TokenCodec("4bit", 1, book) for book in books])
 
 
 def test_a_codebook_belongs_to_its_form() -> None:
@@ -119,7 +115,7 @@ def test_a_codebook_belongs_to_its_form() -> None:
     with pytest.raises(ShapeError, match="8"):
         TokenCodec("4bit", 8, np.zeros((3, 7), dtype=np.float32))
     with pytest.raises(ConfigError, match="got none"):
-        TokenCodec.train("2bit", np.zeros((0, 8), dtype=np.float32))
+        TokenCodec.train("4bit", np.zeros((0, 8), dtype=np.float32))
 
 
 @pytest.mark.parametrize("dtype", TOKEN_DTYPES)

@@ -19,8 +19,8 @@ def queries(dim: int, seed: int = 0) -> np.ndarray:
 
 def test_without_feedback_every_value_goes_to_its_nearest_level() -> None:
     values = np.float32([[-200, -83, -80, 0.1, 37, 200]])
-    places = round_to_levels(values, np.float32([1]), LEVELS[2], None)
-    assert LEVELS[2][places].tolist() == [[-127, -127, -38, 38, 38, 127]]
+    places = round_to_levels(values, np.float32([1]), LEVELS, None)
+    assert LEVELS[places].tolist() == [[-127, -75, -75, 6, 31, 127]]
     places = round_to_levels(values * 2, np.float32([2]), INT8, None)
     assert INT8[places].tolist() == [[-127, -83, -80, 0, 37, 127]]
 
@@ -48,7 +48,7 @@ def test_the_metric_is_the_mean_square_of_errors_in_scores() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
-@pytest.mark.parametrize("levels", [LEVELS[2], LEVELS[4], INT8])
+@pytest.mark.parametrize("levels", [LEVELS, INT8])
 def test_scores_keep_more_of_themselves(levels: np.ndarray) -> None:
     sample, asked = queries(32), queries(32)[::3]
     vectors = np.random.default_rng(2).standard_normal((300, 32)).astype(np.float32)
@@ -61,7 +61,7 @@ def test_scores_keep_more_of_themselves(levels: np.ndarray) -> None:
     assert errors[1] < 0.2 * errors[0]
 
 
-@pytest.mark.parametrize("levels", [LEVELS[2], LEVELS[4], INT8])
+@pytest.mark.parametrize("levels", [LEVELS, INT8])
 @pytest.mark.parametrize("known", [False, True])
 def test_the_kernel_rounds_to_the_bit_as_numpy_does(
     monkeypatch: pytest.MonkeyPatch, levels: np.ndarray, known: bool

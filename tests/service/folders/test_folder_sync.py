@@ -171,13 +171,13 @@ def test_a_pass_makes_the_index_hold_the_photos_of_the_folder(
     assert (again.unchanged, again.encoded, again.has_changes) == (6, 0, False)
 
 
-def test_a_pass_over_a_corrected_index_stores_the_regions_and_biases_of_a_build(
+def test_a_pass_over_a_corrected_index_stores_the_biases_of_a_build(
     index: Path, photos: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     model = Path(shutil.copytree(tiny_checkpoint, tmp_path / "corrected"))
     correction_of(model, sorted(photos.glob("*.png")), 0.8).save(model / CORRECTION)
     texts = [TextItem(id=text, text=text) for text in QUERIES]
-    settings = BuildSettings(readers=1, keep_regions=5)
+    settings = BuildSettings(readers=1)
     shutil.rmtree(index)
     build_index(model, index, image_items(photos, None), texts, settings)
     one_pass(index, photos)
@@ -187,7 +187,7 @@ def test_a_pass_over_a_corrected_index_stores_the_regions_and_biases_of_a_build(
     report = one_pass(index, photos)
     assert (report.added, report.moved) == (["new/g.png"], ["new/h.png"])
     build_index(model, tmp_path / "fresh", image_items(photos, None), texts, settings)
-    assert_stored_alike(index, tmp_path / "fresh", regions=5)
+    assert_stored_alike(index, tmp_path / "fresh")
 
 
 def test_photos_that_change_places_keep_their_encodings(

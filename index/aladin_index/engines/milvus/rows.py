@@ -26,7 +26,7 @@ from aladin_index.engines.filter_fields import (
 )
 from aladin_index.engines.record import item_from_text, item_text, token_bytes, tokens_of
 from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
-from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
+from aladin_index.tokens.codec import CODED, PackedTokens, TokenCodec
 from aladin_network.errors import EngineError, InputError, brief
 from aladin_network.types import TokenDtype
 
@@ -239,7 +239,7 @@ def entry_of(row: Mapping[str, Any], form: CollectionForm) -> EngineItem:
 @cache
 def _form_codec(dtype: TokenDtype, dim: int) -> TokenCodec:
     """Return a codec of the form of some tokens, without centroids and other fitted data."""
-    codebook = np.zeros((1, dim), dtype=np.float32) if dtype in CODE_BITS else None
+    codebook = np.zeros((1, dim), dtype=np.float32) if dtype == CODED else None
     return TokenCodec(dtype, dim, codebook)
 
 

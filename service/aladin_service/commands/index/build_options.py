@@ -74,16 +74,6 @@ RecallOption = Annotated[
 TokensOption = Annotated[
     TokenDtype, typer.Option("--tokens", help="Stored form of the second stage's tokens.")
 ]
-KeepRegionsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--keep-regions",
-        min=1,
-        metavar="N",
-        help="Regions stored of each photo: the N that texts of the index about such photos need. "
-        "Photos that are added later keep all. [default: all]",
-    ),
-]
 FieldsOption = Annotated[
     str | None,
     typer.Option(

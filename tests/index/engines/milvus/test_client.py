@@ -54,7 +54,7 @@ def generation(engine: MilvusEngine) -> Generator[int]:
 
 
 def filled(
-    engine: MilvusEngine, generation: int, dtype: TokenDtype = "2bit", count: int = 20
+    engine: MilvusEngine, generation: int, dtype: TokenDtype = "4bit", count: int = 20
 ) -> list[EngineItem]:
     codec = codec_of(dtype)
     entries = [entry(number, codec) for number in range(count)]
@@ -68,7 +68,7 @@ def rows_of(entries: Sequence[EngineItem], query: np.ndarray, most: int) -> list
     return sorted(cosines, key=lambda row: -cosines[row])[:most]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "2bit"])
+@pytest.mark.parametrize("dtype", ["float16", "4bit"])
 def test_items_come_back_as_they_were_put_in(
     engine: MilvusEngine, generation: int, dtype: TokenDtype
 ) -> None:
@@ -86,7 +86,7 @@ def test_items_come_back_as_they_were_put_in(
 
 
 def test_what_is_written_is_found_at_once(engine: MilvusEngine, generation: int) -> None:
-    entries, codec = filled(engine, generation), codec_of("2bit")
+    entries, codec = filled(engine, generation), codec_of("4bit")
     for round in range(5):
         moved = entry(100 + round, codec)
         changed = EngineItem(
@@ -110,7 +110,7 @@ def test_what_is_written_is_found_at_once(engine: MilvusEngine, generation: int)
 
 
 def test_of_two_items_with_one_id_the_later_stays(engine: MilvusEngine, generation: int) -> None:
-    codec = codec_of("2bit")
+    codec = codec_of("4bit")
     filled(engine, generation)
     first, other = entry(0, codec), entry(50, codec)
     again = EngineItem(other.item._replace(id=first.item.id), other.embedding, other.tokens)
@@ -160,7 +160,7 @@ def test_a_side_that_is_not_there_is_said_so(engine: MilvusEngine) -> None:
 
 
 def test_an_item_that_is_too_large_changes_nothing(engine: MilvusEngine, generation: int) -> None:
-    codec = codec_of("2bit")
+    codec = codec_of("4bit")
     filled(engine, generation)
     too_large = entry(70, codec, {"text": "x" * 70_000})
     with pytest.raises(InputError, match="photo 70"):
@@ -170,7 +170,7 @@ def test_an_item_that_is_too_large_changes_nothing(engine: MilvusEngine, generat
 
 def test_making_a_side_again_keeps_what_is_in_it(engine: MilvusEngine, generation: int) -> None:
     filled(engine, generation)
-    engine.create_collection(generation, "images", schema_of(codec_of("2bit")))
+    engine.create_collection(generation, "images", schema_of(codec_of("4bit")))
     engine.open_collection(generation, "images")
     assert engine.count(generation, "images") == 20
 

@@ -68,7 +68,7 @@ def test_tokens_take_as_many_texts_as_they_need() -> None:
 
 
 def test_an_item_without_tokens_has_empty_texts() -> None:
-    codec = codec_of("2bit")
+    codec = codec_of("4bit")
     form = form_of(codec)
     kept = entry(1, codec)._replace(tokens=codec.pack(np.empty((0, TOKEN_DIM), np.float32)))
     row = row_of(kept, form)

@@ -41,7 +41,7 @@ def test_options_reach_the_build(
     source = ["--model", tiny_checkpoint, "--images", data_file, "--out", tmp_path / "out"]
     assert aladin("index", "build", *source).exit_code == 0
     options = ["--ann", "IVF16,SQ8", "--memory-budget", "8GiB", "--ann-recall", "0.95"]
-    options += ["--tokens", "2bit", "--filter-fields", "year, author", "--shards", "7"]
+    options += ["--tokens", "4bit", "--filter-fields", "year, author", "--shards", "7"]
     options += ["--part", "2/3", "--batch-size", "16", "--readers", "5", "--device", "auto"]
     assert aladin("index", "build", *source, *options, "--resume").exit_code == 0
     plain, full = given
@@ -50,7 +50,7 @@ def test_options_reach_the_build(
         ann="IVF16,SQ8",
         memory_budget_bytes=8 * 2**30,
         ann_recall=0.95,
-        token_dtype="2bit",
+        token_dtype="4bit",
         filter_fields=("year", "author"),
         shards=7,
         part=(2, 3),
