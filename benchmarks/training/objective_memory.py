@@ -81,7 +81,6 @@ OBJECTIVES: dict[str, Objective] = {
     "aoq-triplet": _one("offline_quintuplet", "matching_quintuplet"),
     "aoq-quintuplet": _one("offline_quintuplet", "matching_quintuplet", form="quintuplet"),
     "aoq-adaptive": _one("offline_quintuplet", "matching_quintuplet", form="adaptive"),
-    "exchanged-captions": _with_mh("pair_margin", "matching_exchanged"),
     "oas-rm": _with_mh("boosting", "matching_boosting", _OFFLINE),
     "oas-am": _with_mh("boosting", "matching_boosting", _OFFLINE, form="absolute"),
     "oss-rm": _with_mh("boosting", "matching_boosting", _ONLINE),
@@ -129,7 +128,6 @@ class _Setup:
 
     def __init__(self, objective: Objective, batch_size: int, device: torch.device) -> None:
         offline = any(name.endswith("_quintuplet") for name in objective.tasks)
-        exchanged = any(name.endswith("_exchanged") for name in objective.tasks)
         stage = StageConfig(
             name="s",
             tasks=dict(objective.tasks),
@@ -139,7 +137,7 @@ class _Setup:
         )
         self._device = device
         self._task = _task(stage).to(device)
-        batch = random_batch(batch_size, offline=offline, exchanged=exchanged)
+        batch = random_batch(batch_size, offline=offline)
         self._batch = batch.to(device)
         self._scaler = loss_scaler("float32", device)
         self._task.start_epoch(0)

@@ -15,7 +15,7 @@ from aladin_network.config import (
 )
 from aladin_network.encoders.base import TextBatch
 from aladin_network.model import AladinModel
-from aladin_training.batches.batch import Batch, ExchangedBatch, OfflineBatch
+from aladin_training.batches.batch import Batch, OfflineBatch
 from benchmarks.lib.small_collection import random_model
 
 _WORDS = 20
@@ -53,13 +53,12 @@ def random_network() -> AladinModel:
     return random_model(config, ["a red circle on the grass"], vocabulary=100).train()
 
 
-def random_batch(size: int, *, offline: bool = False, exchanged: bool = False) -> Batch:
+def random_batch(size: int, *, offline: bool = False) -> Batch:
     """Return a batch of random photos, each with a random text of 20 tokens.
 
     Args:
         size: Number of photos.
         offline: Add as many of each kind of mined negatives (AOQ).
-        exchanged: Add as many captions with one word exchanged.
     """
     generator = torch.Generator().manual_seed(0)
     batch = Batch(
@@ -67,9 +66,6 @@ def random_batch(size: int, *, offline: bool = False, exchanged: bool = False) -
         texts=_texts(size, generator),
         negatives=~torch.eye(size, dtype=torch.bool),
     )
-    if exchanged:
-        texts, every = _texts(size, generator), torch.arange(size)
-        batch = batch._replace(exchanged=ExchangedBatch(texts, every, every >= 0))
     if not offline:
         return batch
     negatives = OfflineBatch(

@@ -24,7 +24,7 @@ from aladin_network.config import (
 from aladin_network.encoders.base import TextBatch
 from aladin_network.encoders.registry import text_encoder_class
 from aladin_network.model import AladinModel
-from aladin_training.batches.batch import Batch, ExchangedBatch, OfflineBatch
+from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.dataset import WHOLE
 from aladin_training.config.stage import (
     AnchorsConfig,
@@ -91,13 +91,6 @@ CASES: dict[str, Case] = {
                 loss="offline_quintuplet", options={"form": "triplet"}
             ),
         }
-    ),
-    "exchanged": Case(
-        {
-            "alignment_exchanged": TaskConfig(loss="pair_margin"),
-            "matching_exchanged": TaskConfig(loss="pair_margin"),
-        },
-        2,
     ),
     "offline anchors": _boosted(scenario="offline", stages=("earlier", "earlier")),
     "online anchors": _boosted(scenario="online", stages=("random",)),
@@ -210,19 +203,11 @@ def batch_of(case: Case, share: BatchShare = WHOLE) -> Batch:
             texts_tilde=_texts(PHOTOS, 2, own),
             cross=torch.tensor([True, True, False, True, True, True])[own],
         )
-    exchanged = None
-    if any("exchanged" in name for name in case.tasks):
-        exchanged = ExchangedBatch(
-            texts=_texts(PHOTOS, 3, own),
-            captions=(torch.arange(PHOTOS) * 2 + torch.tensor([0, 1, 1, 0, 1, 0]))[own],
-            is_exchanged=torch.tensor([True, True, False, True, False, True])[own],
-        )
     return Batch(
         _photos(0)[own],
         _texts(texts, 0, of_photos),
         negative_mask(photos, photos.repeat_interleave(case.captions_per_photo)),
         offline,
-        exchanged,
     )
 
 

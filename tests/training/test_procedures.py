@@ -15,6 +15,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.config import dump_config
 from aladin_network.errors import ConfigError, StaleNegativesError
+from aladin_network.scoring.metrics import retrieval_ranks
 from aladin_network.types import NullProgress
 from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegatives, save_negatives
 from aladin_training.batches.plan import BatchRows
@@ -277,15 +278,11 @@ def test_online_anchors_leave_checkpoints_and_make_an_ensemble(
     target, peer = load_checkpoint(run.folder / "checkpoint"), load_checkpoint(branch)
     assert target.model_id != peer.model_id
     records = read_records(Path(recipe.data.source), "val")
-    one, other, both = (
-        evaluate_checkpoint(target, records),
-        evaluate_checkpoint(peer, records),
-        evaluate_checkpoint(target, records, ensemble=[peer]),
-    )
-    for head, scores in both.scores.items():
-        torch.testing.assert_close(scores, (one.scores[head] + other.scores[head]) / 2)
+    one, other = evaluate_checkpoint(target, records), evaluate_checkpoint(peer, records)
+    mean = (one.scores["matching"] + other.scores["matching"]) / 2
+    expected = retrieval_ranks(mean, one.image_of_text)
     evaluation = evaluate_run(run, "val", NullProgress())
-    ranks, expected = evaluation.ranks["ensemble"], both.ranks["matching"]
+    ranks = evaluation.ranks["ensemble"]
     # Features of frozen encoders pass through the cache in half precision.
     assert (ranks.text_to_image - expected.text_to_image).abs().sum() <= 1
     assert (ranks.image_to_text - expected.image_to_text).abs().sum() <= 1

@@ -184,7 +184,6 @@ def evaluate_checkpoint(
     progress: Progress | None = None,
     regions: RegionStore | None = None,
     correction: HubCorrection | None = None,
-    ensemble: Sequence[Checkpoint[AladinModel]] = (),
 ) -> ExhaustiveEvaluation:
     """Evaluate a checkpoint on photos and captions, encoded as the service encodes them.
 
@@ -194,8 +193,6 @@ def evaluate_checkpoint(
         progress: Receives photos, then captions.
         regions: Regions of the photos, for a network that reads these.
         correction: Hubness correction to evaluate beside the plain scores, or None.
-        ensemble: Further checkpoints, whose scores are averaged with its own, see `mean_scores`;
-            then without a correction, which is that of one network.
 
     Raises:
         InputError: If no photo has a caption; see also `encode_records`.
@@ -206,15 +203,9 @@ def evaluate_checkpoint(
     image_of_text = torch.tensor(
         [row for row, record in enumerate(records) for _ in record.captions]
     )
-    if not ensemble:
-        images, texts = encode_records(checkpoint.model, records, progress, regions)
-        model, fusion = checkpoint.model, checkpoint.fusion
-        return evaluate_encodings(model, fusion, images, texts, image_of_text, correction)
-    scores = [
-        score_encodings(each.model, *encode_records(each.model, records, progress, regions))
-        for each in (checkpoint, *ensemble)
-    ]
-    return evaluate_scores(mean_scores(scores), checkpoint.fusion, image_of_text)
+    images, texts = encode_records(checkpoint.model, records, progress, regions)
+    model, fusion = checkpoint.model, checkpoint.fusion
+    return evaluate_encodings(model, fusion, images, texts, image_of_text, correction)
 
 
 def mean_scores(

@@ -55,14 +55,6 @@ CurveCandidatesOption = Annotated[
         "always included. [default: 2,5,10,20,50,100,200,500]",
     ),
 ]
-EnsembleOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--ensemble",
-        metavar="CHECKPOINT",
-        help="Average the scores with those of this network; repeatable. Not with --index.",
-    ),
-]
 
 
 def evaluate(
@@ -73,7 +65,6 @@ def evaluate(
     folds: FoldsOption = 0,
     curve: CurveOption = None,
     curve_candidates: CurveCandidatesOption = None,
-    ensemble: EnsembleOption = None,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     strict: StrictOption = False,
@@ -105,8 +96,6 @@ def evaluate(
     from aladin_training.data.records import strict_data
 
     numbers = _curve_numbers(curve, curve_candidates, index)
-    if ensemble and index is not None:
-        raise InputError("--ensemble: expected no --index, which holds the vectors of one network")
     chosen = chosen_split(split)
     store = opened_regions(regions, region_labels)
     with strict_data(strict), stderr_progress() as progress:
@@ -119,7 +108,6 @@ def evaluate(
             folds,
             numbers,
             store,
-            [model_folder(each) for each in ensemble or []],
         )
     figures, of_index = evaluation_data(evaluation), evaluation.index
     measured = None if of_index is None else of_index.curve

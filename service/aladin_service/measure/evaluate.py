@@ -142,7 +142,6 @@ def evaluate_system(
     folds: int = 1,
     curve_candidates: Sequence[int] | None = None,
     regions: RegionStore | None = None,
-    ensemble: Sequence[Path] = (),
 ) -> SystemEvaluation:
     """Evaluate a network on a data set, and the index that was built with it.
 
@@ -158,8 +157,6 @@ def evaluate_system(
         curve_candidates: Numbers of candidates of the index's curve, ascending, or None for no
             curve.
         regions: Regions of the photos, for a network that reads regions.
-        ensemble: Folders of further checkpoints, whose scores are averaged with the network's; not
-            with an index, which holds the vectors of one network.
 
     Raises:
         AladinError: If one of the three cannot be used, or they do not belong together.
@@ -179,8 +176,7 @@ def evaluate_system(
         )
     correction = read_correction(checkpoint_folder, checkpoint.model_id)
     if index is None:
-        others = [load_checkpoint(folder) for folder in ensemble]
-        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction, others)
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction)
         return _report(checkpoint.model_id, exhaustive, folds)
     # Opened first, so that an index of another network is refused before the long work.
     engine = engine_options(index)

@@ -12,6 +12,7 @@ two kinds here are made of words:
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,10 +29,39 @@ from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Progress
 from aladin_service.measure.calibration_split import PairScores, RightAnswers, asked_query
 from aladin_training.data import Record
-from aladin_training.data.exchanges import exchange_word
 from aladin_training.data.phrases import find_phrases, meanings_of
 from aladin_training.demo.scenes import describe_scenes
 from aladin_training.evaluation import encode_captions
+
+# Words of one line are exchanged for each other. Words that can be true of the same thing (a boy is
+# a child, a jacket may be called a coat) are never in one line.
+_THINGS_AND_COLOURS = """
+    black white red blue green yellow pink orange brown purple grey
+    dog cat horse cow elephant monkey goat bear duck
+    dogs cats horses cows elephants monkeys goats bears ducks
+    man woman
+    men women
+    boy girl
+    boys girls
+    ball frisbee stick kite balloon umbrella guitar bucket
+    shirt coat dress sweater skirt
+    hat helmet scarf tie backpack
+    bike bicycle skateboard motorcycle car bus train boat truck
+    beach street snow grass forest desert kitchen
+    ocean mountain city field road pool park lake river
+    soccer tennis basketball baseball hockey golf
+    chair bench table bed couch
+    swimming climbing skating cooking reading painting
+"""
+_WORD = re.compile(r"[a-z]+", re.IGNORECASE)
+
+
+def _kinds(lines: str) -> dict[str, tuple[str, ...]]:
+    kinds = [tuple(line.split()) for line in lines.strip().splitlines()]
+    return {word: kind for kind in kinds for word in kind}
+
+
+_KIND_OF = _kinds(_THINGS_AND_COLOURS)
 
 _SUBJECTS = tuple(
     line.strip()
@@ -215,3 +245,24 @@ def ask_unmatched(
             zip(queries.photos.tolist(), queries.kinds, strict=True)
         )
     ]
+
+
+def exchange_word(caption: str, captions: Sequence[str], generator: random.Random) -> str | None:
+    """Exchange one word of a caption for one that no caption of its photo mentions.
+
+    Args:
+        caption: Caption to change.
+        captions: All captions of its photo.
+        generator: Source of all choices.
+
+    Returns:
+        None if the caption has no word of the lists.
+    """
+    said = {word.lower() for text in captions for word in _WORD.findall(text)}
+    found = [word for word in _WORD.finditer(caption) if word.group().lower() in _KIND_OF]
+    generator.shuffle(found)
+    for word in found:
+        others = [each for each in _KIND_OF[word.group().lower()] if each not in said]
+        if others:
+            return caption[: word.start()] + generator.choice(others) + caption[word.end() :]
+    return None

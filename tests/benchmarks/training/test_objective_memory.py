@@ -20,7 +20,6 @@ def test_more_encoded_batches_take_more_memory() -> None:
         "aladin-a-ft",
         "aoq-triplet",
         "aoq-quintuplet",
-        "exchanged-captions",
         "oas-rm",
         "oss-rm",
         "mss-dino-star",
@@ -34,7 +33,6 @@ def test_more_encoded_batches_take_more_memory() -> None:
     assert memory["aoq-quintuplet"] > memory["aoq-triplet"] > 1.1
     assert memory["oas-rm"] < memory["oss-rm"]
     loss = {row["objective"]: row["loss_bytes"] for row in rows}
-    # Gradients of 3 and of 2 x 3 embeddings of 192 numbers; cosines of all words and regions.
-    assert loss["exchanged-captions"] >= loss["mh"] + 3 * 192 * 4
+    # Gradients of 2 x 3 embeddings of 192 numbers; cosines of all words and regions.
     assert loss["imc-l1"] > loss["mh"] + 2 * 3 * 192 * 4
     assert loss["aladin-a-ft"] > loss["mh"] + 3 * 18 * 3 * 16 * 4

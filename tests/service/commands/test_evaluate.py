@@ -15,11 +15,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from aladin_index.build.builder import build_index
-from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.separation import cross_retrieval_ranks
 from aladin_service.cli import app
 from aladin_service.item_sources import image_items, text_items
-from aladin_training.adapters.parts import reset_part
 from tests.tensors import encode_photos, encode_texts
 
 HEADS = ("matching", "alignment")
@@ -124,36 +123,6 @@ def test_an_index_that_reranks_all_items_serves_the_fused_order(
     assert gain["low"] <= gain["rsum"] <= gain["high"]
 
 
-def test_an_ensemble_averages_the_scores_of_both_networks(
-    tiny_checkpoint: Path, data_file: Path, captions: list[tuple[str, str]], tmp_path: Path
-) -> None:
-    torch.manual_seed(7)
-    model = load_checkpoint(tiny_checkpoint).model
-    other = load_checkpoint(tiny_checkpoint).model
-    for part in ("image_trunk", "text_trunk"):
-        reset_part(other, part)
-    save_checkpoint(tmp_path / "other", other)
-    words = [tiny_checkpoint, data_file, "--split", "all", "--json"]
-    alone = json.loads(evaluate(*words))
-    twice = json.loads(evaluate(*words, "--ensemble", tiny_checkpoint))
-    both = json.loads(evaluate(*words, "--ensemble", tmp_path / "other"))
-    assert twice["matching"]["mean_difference"] == alone["matching"]["mean_difference"]
-    photos: list[Image.Image] = []
-    for number in range(len(captions)):
-        with Image.open(data_file.parent / f"photo-{number}.png") as picture:
-            photos.append(picture.convert("RGB"))
-    texts = [caption for pair in captions for caption in pair]
-    scores = [
-        encode_photos(each, photos).embedding @ encode_texts(each, texts).embedding.T
-        for each in (model, other.eval())
-    ]
-    metrics = slow_metrics(sum(scores) / 2, [number // 2 for number in range(len(texts))])
-    for direction, expected in metrics.items():
-        ours = {name: both["matching"][direction][name] for name in expected}
-        assert ours == pytest.approx(expected, abs=0.01)
-    assert both["matching"] != alone["matching"]
-
-
 def test_without_an_index_and_for_people(tiny_checkpoint: Path, data_file: Path) -> None:
     data = json.loads(evaluate(tiny_checkpoint, data_file, "--json"))
     assert list(data) == ["matching", "alignment", "fused"]
@@ -248,10 +217,6 @@ def test_what_does_not_belong_together(
     for words, says in (
         ([tiny_checkpoint, data_file, "--split", "dev"], "no split 'dev'"),
         ([tiny_checkpoint, data_file, "--index", index], "5 of the images"),
-        (
-            [tiny_checkpoint, data_file, "--index", index, "--ensemble", tiny_checkpoint],
-            "expected no --index",
-        ),
     ):
         result = CliRunner().invoke(app, ["evaluate", *(str(word) for word in words)])
         assert result.exit_code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from aladin_service.measure.short_queries import right_by_captions
 from aladin_service.measure.unmatched_queries import (
     ask_unmatched,
     encode_unmatched_queries,
+    exchange_word,
     far_texts,
     near_texts,
 )
@@ -100,3 +102,26 @@ def test_texts_that_hold_for_a_photo_are_left_out(
     kept = encode_unmatched_queries(model, records, every_second, NullProgress())  # type: ignore[arg-type]
     assert kept is not None
     assert list(kept.texts) == [text for _, text in made[1::2]]
+
+
+def exchanged(caption: str, captions: tuple[str, ...] = CAPTIONS) -> set[str | None]:
+    return {exchange_word(caption, captions, random.Random(seed)) for seed in range(200)}
+
+
+def test_one_word_is_exchanged_for_one_of_its_kind() -> None:
+    made = exchanged("A man on the beach")
+    assert "A woman on the beach" not in made  # another caption mentions one
+    assert "A man on the street" in made
+    for text in made:
+        assert text is not None
+        assert [*text.split()[:4]] == ["A", "man", "on", "the"]
+    assert exchanged("Nothing of the lists") == {None}
+
+
+def test_no_word_of_the_photos_captions_is_put_in() -> None:
+    said = {word.lower() for caption in CAPTIONS for word in caption.split()}
+    for text in exchanged(CAPTIONS[0]):
+        assert text is not None
+        words = zip(text.split(), CAPTIONS[0].split(), strict=True)
+        (changed,) = [new for new, old in words if new != old]
+        assert changed not in said

@@ -10,7 +10,6 @@ from aladin_training.losses.infonce import InfoNCELoss
 from aladin_training.losses.intra_modal import IntraModalConstraintLoss
 from aladin_training.losses.listnet import ListNetLoss
 from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss
-from aladin_training.losses.pair_margin import PairMarginLoss
 from aladin_training.losses.polynomial import PolynomialLoss
 from aladin_training.losses.projection_matching import ProjectionMatchingLoss
 from aladin_training.losses.reverse_divergence import ReverseDivergenceLoss
@@ -27,7 +26,6 @@ def test_names_of_the_losses() -> None:
         "intra_modal": IntraModalConstraintLoss,
         "listnet": ListNetLoss,
         "offline_quintuplet": OfflineQuintupletLoss,
-        "pair_margin": PairMarginLoss,
         "polynomial": PolynomialLoss,
         "projection_matching": ProjectionMatchingLoss,
         "reverse_divergence": ReverseDivergenceLoss,

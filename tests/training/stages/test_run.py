@@ -162,24 +162,6 @@ def test_trained_encoders_resume_too(
     assert_same_weights(weights(tmp_path / "broken"), weights(tmp_path / "unbroken"))
 
 
-def test_a_stage_of_exchanged_captions_resumes_too(
-    recipe_path: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(aladin_training.loop, "SAVE_EVERY_S", 0.0)
-    tasks = [
-        f"stage.joint.tasks.{score}_exchanged.loss=pair_margin"
-        for score in ("matching", "alignment")
-    ]
-    recipe = load_recipe(recipe_path, [*tasks, "final=joint"])
-    run_recipe(recipe, tmp_path / "whole")
-    ours, plain = weights(tmp_path / "whole", "joint"), weights(unbroken, "joint")
-    assert any(not torch.equal(value, plain[name]) for name, value in ours.items())
-    with pytest.raises(InterruptionError):
-        run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(3))
-    run_recipe(recipe, tmp_path / "broken", resume=True)
-    assert_same_weights(weights(tmp_path / "broken", "joint"), ours)
-
-
 def test_occupied_folder_is_refused(recipe_path: Path, unbroken: Path) -> None:
     with pytest.raises(ConfigError, match="--resume"):
         run_recipe(load_recipe(recipe_path), unbroken)

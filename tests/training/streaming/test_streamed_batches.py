@@ -287,36 +287,6 @@ def test_short_texts_are_no_negatives_of_photos_whose_captions_say_them(
     assert texts_seen.count(captions[1]) <= 2
 
 
-def test_exchanged_captions_differ_in_a_word_and_tell_their_column(
-    write_tar: WriteTar, picture: Picture, open_photos: Open
-) -> None:
-    captions = ["a red ball", "they wait", "two dogs", "a black cat"]
-    members: list[tuple[str, bytes]] = []
-    for number, caption in enumerate(captions):
-        members += [(f"{number}.png", picture(number)), (f"{number}.txt", caption.encode())]
-    plain = open_photos(write_tar("exchanged/0.tar", members).parent)
-    encoder: Any = TextsThemselves()
-    photos = replace(plain, text_encoder=encoder)
-    batches = StreamedBatches(photos, 4, 2, "0", exchanged_captions=True)
-    halves = [BatchShare(rank=rank, world=2) for rank in range(2)]
-    for epoch in range(3):
-        whole = next(batches.epoch(epoch))
-        texts = cast(list[str], whole.texts)
-        assert whole.exchanged is not None
-        made = cast(list[str], whole.exchanged.texts)
-        columns = whole.exchanged.captions.tolist()
-        for place, (text, column) in enumerate(zip(made, columns, strict=True)):
-            assert column // 2 == place
-            is_exchanged = texts[column] != "they wait"
-            assert bool(whole.exchanged.is_exchanged[place]) == is_exchanged
-            changed = set(text.split()) ^ set(texts[column].split())
-            assert len(changed) == (2 if is_exchanged else 0)
-        parts = [next(batches.epoch(epoch, share=half)).exchanged for half in halves]
-        assert [column for part in parts if part for column in part.captions.tolist()] == columns
-        assert [text for part in parts if part for text in cast(list[str], part.texts)] == made
-    assert next(StreamedBatches(photos, 4, 2, "0").epoch(0)).exchanged is None
-
-
 def damaged_tars(write_tar: WriteTar, picture: Picture, damaged: set[int]) -> Path:
     """Four tars of five photos, some damaged."""
     for shard in range(4):

@@ -18,7 +18,7 @@ from aladin_training.batches.batch import Batch
 from aladin_training.config.stage import StageConfig, TaskConfig
 from aladin_training.losses.listnet import ListNetLoss
 from aladin_training.losses.negatives import negative_mask
-from aladin_training.tasks.frozen import Teacher, TeacherEnsemble
+from aladin_training.tasks.frozen import Teacher
 from aladin_training.tasks.joint import JointTask
 from aladin_training.tasks.scores import Encode
 
@@ -76,18 +76,6 @@ def test_the_fused_score_keeps_its_scale_at_a_weight_of_1(
         return Teacher(dataclasses.replace(checkpoint, fusion=both), "fused").scores(batch)
 
     torch.testing.assert_close(fused(1.0), fused(1 - 1e-6), rtol=1e-4, atol=1e-4)
-
-
-def test_several_teachers_teach_the_mean_of_their_scores(
-    checkpoint: Checkpoint, batch: Batch, build_tiny: Callable[..., AladinModel]
-) -> None:
-    other = dataclasses.replace(checkpoint, model=build_tiny(), fusion=Fusion())
-    teachers = [Teacher(each, "fused") for each in (checkpoint, other, checkpoint)]
-    first, second, _ = (each.scores(batch) for each in teachers)
-    assert not torch.allclose(first, second)
-    found = TeacherEnsemble(teachers).scores(batch)
-    torch.testing.assert_close(found, (2 * first + second) / 3)
-    assert torch.equal(TeacherEnsemble(teachers[:1]).scores(batch), first)
 
 
 def test_both_heads_learn_from_the_teacher_and_the_teacher_from_nobody(

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor
 
 from aladin_network.encoders.base import Features, ImageBatch, TextBatch, to_device
@@ -31,26 +31,6 @@ class OfflineBatch(NamedTuple):
     cross: Bool[Tensor, " pairs"]
 
 
-class ExchangedBatch(NamedTuple):
-    """Captions with one word exchanged, one for each photo of this process's share.
-
-    Attributes:
-        texts: The exchanged captions.
-        captions: Column of the caption that each was made from, among those of the whole batch.
-        is_exchanged: False where a photo has none, so that its text counts for nothing.
-    """
-
-    texts: TextBatch | Features
-    captions: Int[Tensor, " photos"]
-    is_exchanged: Bool[Tensor, " photos"]
-
-    def to(self, device: torch.device) -> ExchangedBatch:
-        """Move to a device."""
-        return ExchangedBatch(
-            to_device(self.texts, device), self.captions.to(device), self.is_exchanged.to(device)
-        )
-
-
 class Batch(NamedTuple):
     """B photos with K captions each; text n describes image n // K.
 
@@ -59,7 +39,6 @@ class Batch(NamedTuple):
         texts: B * K tokenised texts, or cached encoder output.
         negatives: (B, B * K) bool, True where image and text may serve as a negative pair.
         offline: Mined negatives of the B pairs, if the stage uses them (K = 1).
-        exchanged: Captions with one word exchanged, if the stage uses them.
         others: The same batch for networks with other inputs: the cached output of their own
             encoders, which differ from the trained network's.
     """
@@ -68,7 +47,6 @@ class Batch(NamedTuple):
     texts: TextBatch | Features
     negatives: Tensor
     offline: OfflineBatch | None = None
-    exchanged: ExchangedBatch | None = None
     others: Mapping[str, Batch] = MappingProxyType({})
 
     def for_network(self, network: str) -> Batch:
@@ -95,6 +73,5 @@ class Batch(NamedTuple):
             to_device(self.texts, device),
             self.negatives.to(device),
             offline,
-            self.exchanged.to(device) if self.exchanged is not None else None,
             {name: batch.to(device) for name, batch in self.others.items()},
         )

@@ -15,7 +15,6 @@ from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
-from aladin_training.batches.exchanged_texts import ExchangedTexts
 from aladin_training.batches.inputs import InputStore, image_digest, open_features
 from aladin_training.batches.items import check_regions, region_items, usable_photos
 from aladin_training.batches.network_inputs import NetworkInputs, warn_of_long_captions
@@ -47,21 +46,17 @@ class PairDataset:
         records: Sequence[Record],
         views: int,
         short_texts: ShortTexts | None = None,
-        exchanged_texts: ExchangedTexts | None = None,
     ) -> None:
         """Combine photos and captions, to be read by encoders.
 
         Args:
-            store: Photos and captions, in the order of the records, then the shorter texts and the
-                exchanged captions.
+            store: Photos and captions, in the order of the records, then the shorter texts.
             records: Records by row of the photo.
             views: Number of views of each photo.
             short_texts: Shorter texts that may replace captions, or None.
-            exchanged_texts: Captions with one word exchanged, or None.
         """
         self.views = views
         self.short_texts = short_texts
-        self.exchanged_texts = exchanged_texts
         self.records = list(records)
         self.captions = [caption for record in records for caption in record.captions]
         self.captions_of_photo: list[list[int]] = []
@@ -88,7 +83,6 @@ class PairDataset:
         progress: Progress,
         regions: RegionStore | None = None,
         short_captions: bool = False,
-        exchanged_captions: bool = False,
         last_layers: int | None = None,
     ) -> PairDataset:
         """Find the photos that can be used; nothing is encoded before a network reads them.
@@ -103,7 +97,6 @@ class PairDataset:
             progress: Receives photos, now and when features are computed.
             regions: Regions of the photos, for a network that reads these.
             short_captions: Whether shorter texts may replace captions.
-            exchanged_captions: Whether batches show captions with one word exchanged.
             last_layers: See `InputStore`.
 
         Returns:
@@ -131,10 +124,8 @@ class PairDataset:
         texts = [caption for record in kept for caption in record.captions]
         warn_of_long_captions(model.text.encoder, texts)
         texts += short_texts.texts if short_texts is not None else []
-        exchanged = ExchangedTexts(kept, len(texts)) if exchanged_captions else None
-        texts += exchanged.texts if exchanged is not None else []
         store = InputStore(items, texts, model, cache_root, precision, progress, last_layers)
-        return cls(store, kept, items.views, short_texts, exchanged)
+        return cls(store, kept, items.views, short_texts)
 
     def read_by(
         self, model: AladinModel, others: Mapping[str, AladinModel] | None = None
@@ -188,7 +179,6 @@ class PairDataset:
             texts=self.inputs.texts.get(own.captions),
             negatives=matrix,
             offline=_offline(self.inputs, own.offline) if own.offline else None,
-            exchanged=own.exchanged.gather(self.inputs.texts) if own.exchanged else None,
         )
         others = {name: self._as_read_by(each, batch, own) for name, each in self._others.items()}
         return batch._replace(others=others)
@@ -199,8 +189,6 @@ class PairDataset:
             batch = batch._replace(images=inputs.photos.get(rows.photos, rows.views))
         if inputs.texts is not self.inputs.texts:
             batch = batch._replace(texts=inputs.texts.get(rows.captions))
-            if rows.exchanged is not None:
-                batch = batch._replace(exchanged=rows.exchanged.gather(inputs.texts))
         if rows.offline and inputs != self.inputs:
             batch = batch._replace(offline=_offline(inputs, rows.offline))
         return batch

@@ -6,7 +6,6 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from aladin_training.batches.exchanged_texts import ExchangedDraw, ExchangedTexts
 from aladin_training.batches.items import draw_view
 from aladin_training.batches.offline_negatives import OfflineNegatives, OfflineRows, sample_offline
 from aladin_training.batches.short_texts import ShortTexts
@@ -53,14 +52,12 @@ class BatchRows(NamedTuple):
             ``photos[n]`` start at n * K.
         views: View of each photo, see `draw_view`; 0 is the photo itself.
         offline: Mined negatives of the B pairs, if the stage uses them.
-        exchanged: Captions with one word exchanged, if the stage uses them.
     """
 
     photos: list[int]
     captions: list[int]
     views: list[int]
     offline: OfflineDraw | None = None
-    exchanged: ExchangedDraw | None = None
 
     def of(self, share: BatchShare) -> BatchRows:
         """Return the rows of one process's photos, with their captions and mined negatives."""
@@ -71,7 +68,6 @@ class BatchRows(NamedTuple):
             captions=self.captions[own.start * per_photo : own.stop * per_photo],
             views=self.views[own],
             offline=self.offline.of(own) if self.offline is not None else None,
-            exchanged=self.exchanged.of(share) if self.exchanged is not None else None,
         )
 
 
@@ -101,7 +97,6 @@ class BatchPlan:
         short_texts: ShortTexts | None = None,
         short_captions: float = 0.0,
         share: float = 1.0,
-        exchanged_texts: ExchangedTexts | None = None,
         new_crops: float = 0.0,
     ) -> None:
         """Plan a stage.
@@ -120,8 +115,6 @@ class BatchPlan:
             short_texts: Shorter texts that replace some captions, or None to show captions only.
             short_captions: Share of the captions that they replace.
             share: Share of the photos that are shown, the same ones in every epoch; at least one.
-            exchanged_texts: Captions with one word exchanged, of which a batch shows one for each
-                photo; or None.
             new_crops: Share of the photos that are shown in a new crop.
         """
         self._captions_of_photo = captions_of_photo
@@ -139,7 +132,6 @@ class BatchPlan:
         self._coupled = coupled
         self._short_texts = short_texts
         self._short_captions = short_captions
-        self._exchanged_texts = exchanged_texts
         self._new_crops = new_crops
         self._photo_of_caption = [
             photo for photo, captions in enumerate(captions_of_photo) for _ in captions
@@ -177,10 +169,6 @@ class BatchPlan:
         if self._short_texts is not None and self._short_captions:
             captions = self._short_texts.replace(rows.captions, self._short_captions, generator)
             rows = rows._replace(captions=captions)
-        if self._exchanged_texts is not None:
-            per_photo = len(rows.captions) // len(rows.photos)
-            drawn = self._exchanged_texts.draw(rows.captions, per_photo, generator)
-            rows = rows._replace(exchanged=drawn)
         if self._offline is None:
             return rows
         mined = sample_offline(

@@ -35,9 +35,6 @@ TaskName = Literal[
     "matching_quintuplet",
     "alignment_quintuplet",
     "attention_quintuplet",
-    "matching_exchanged",
-    "alignment_exchanged",
-    "attention_exchanged",
     "distillation",
     "alignment_distillation",
     "intra_modal",
@@ -155,8 +152,8 @@ class StageConfig:
         tasks: Tasks by name, keys of `aladin_training.tasks.TASKS`; several are trained jointly.
             Tasks of one kind are distinguished by a suffix after a colon, see `task_kind`.
         start: Stage from whose best weights this one starts, or None for the previous stage.
-        teacher: Earlier stage whose frozen network is the teacher of the distillation tasks; or
-            several, whose scores are averaged; or None for this network's own alignment scores.
+        teacher: Earlier stage whose frozen network is the teacher of the distillation tasks, or
+            None for this network's own alignment scores.
         teacher_score: Score of the teacher that is distilled; "fused" is that of its second stage.
         anchors: Anchors of the boosting and imitation tasks.
         offline: Mined negatives of the quintuplet tasks.
@@ -195,7 +192,7 @@ class StageConfig:
     name: str
     tasks: dict[str, TaskConfig]
     start: str | None = None
-    teacher: str | tuple[str, ...] | None = None
+    teacher: str | None = None
     teacher_score: Literal["alignment", "matching", "attention", "fused"] = "alignment"
     anchors: AnchorsConfig | None = None
     offline: OfflineNegativesConfig | None = None
@@ -250,8 +247,6 @@ class StageConfig:
         for encoder in self.tune:
             if self.train is not None and encoder not in self.train:
                 raise ConfigError(f"{where}: tune.{encoder}: expected {encoder} in train as well")
-        if self.teacher == () or len(set(self.teachers)) < len(self.teachers):
-            raise ConfigError(f"{where}: teacher: expected different stages, at least one")
         if self._has("alignment_distillation") and self.teacher is None:
             raise ConfigError(f"{where}: alignment_distillation needs a teacher")
         if (self._has("boosting") or self._has("imitation")) != (self.anchors is not None):
@@ -266,32 +261,17 @@ class StageConfig:
         """Names of the earlier stages that this one needs, by the key that refers to them."""
         needed = {
             "start": self.start,
+            "teacher": self.teacher,
             "offline.stage": self.offline.stage if self.offline else None,
         }
-        if isinstance(self.teacher, str):
-            needed["teacher"] = self.teacher
-        else:
-            needed |= {f"teacher[{n}]": name for n, name in enumerate(self.teachers)}
         if self.anchors is not None:
             needed |= {f"anchors.{key}": name for key, name in self.anchors.needed_stages.items()}
         return {key: stage for key, stage in needed.items() if stage is not None}
 
     @property
-    def teachers(self) -> tuple[str, ...]:
-        """Stages whose networks are the teachers; none for the network's own alignment scores."""
-        if isinstance(self.teacher, str):
-            return (self.teacher,)
-        return self.teacher or ()
-
-    @property
     def trained_scores(self) -> frozenset[ScoreName]:
         """Scores that the tasks train."""
         return frozenset(trained_score(task) for task in self.tasks)
-
-    @property
-    def shows_exchanged_captions(self) -> bool:
-        """Whether batches need captions with one word exchanged."""
-        return self._has("exchanged")
 
     def _has(self, kind: str) -> bool:
         return any(task_kind(task).endswith(kind) for task in self.tasks)

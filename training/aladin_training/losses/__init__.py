@@ -11,7 +11,6 @@ from aladin_training.losses.infonce import InfoNCELoss
 from aladin_training.losses.intra_modal import IntraModalConstraintLoss
 from aladin_training.losses.listnet import ListNetLoss
 from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss
-from aladin_training.losses.pair_margin import PairMarginLoss
 from aladin_training.losses.polynomial import PolynomialLoss
 from aladin_training.losses.projection_matching import ProjectionMatchingLoss
 from aladin_training.losses.reverse_divergence import ReverseDivergenceLoss
@@ -26,7 +25,6 @@ LOSSES: dict[str, type[nn.Module]] = {
     "intra_modal": IntraModalConstraintLoss,
     "listnet": ListNetLoss,
     "offline_quintuplet": OfflineQuintupletLoss,
-    "pair_margin": PairMarginLoss,
     "polynomial": PolynomialLoss,
     "projection_matching": ProjectionMatchingLoss,
     "reverse_divergence": ReverseDivergenceLoss,

@@ -112,7 +112,6 @@ def prepare_run(
             train,
             views=views,
             short_captions=any(stage.short_captions for stage in recipe.stage),
-            exchanged_captions=any(stage.shows_exchanged_captions for stage in recipe.stage),
         )
     validation_set = prepare("validation", validation, views=[PLAIN])
     selection_set = prepare(SELECTION, kept, views=[PLAIN]) if kept else validation_set

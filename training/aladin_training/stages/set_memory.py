@@ -55,7 +55,6 @@ class SetMemory:
         progress: Progress,
         regions: RegionStore | None = None,
         short_captions: bool = False,
-        exchanged_captions: bool = False,
     ) -> PairDataset:
         """Return a part of a recipe's data for networks whose encoders are equal.
 
@@ -68,7 +67,6 @@ class SetMemory:
             progress: Receives photos.
             regions: Regions of the photos.
             short_captions: Whether shorter texts may replace captions.
-            exchanged_captions: Whether batches show captions with one word exchanged.
 
         Raises:
             DataError: If no photo can be used.
@@ -77,7 +75,7 @@ class SetMemory:
         """
         encoders = image_digest(model.image.encoder), text_digest(model.text.encoder)
         key = f"{part}:{recipe.data!r}:{recipe.precision}:{encoders}:{views}:{short_captions}"
-        key += f":{recipe.cached_layers}:{exchanged_captions}"
+        key += f":{recipe.cached_layers}"
         return self.recall(
             key,
             lambda: PairDataset.prepare(
@@ -89,7 +87,6 @@ class SetMemory:
                 progress=progress,
                 regions=regions,
                 short_captions=short_captions,
-                exchanged_captions=exchanged_captions,
                 last_layers=recipe.cached_layers,
             ),
         )

@@ -28,7 +28,7 @@ from aladin_training.stages.preparation import PreparedRun, check_model_id
 from aladin_training.stages.sources import StageSources
 from aladin_training.streaming.streamed_batches import StreamedBatches
 from aladin_training.streaming.tar_stream import PhotoStream
-from aladin_training.tasks.frozen import MomentumAnchor, Teacher, TeacherEnsemble
+from aladin_training.tasks.frozen import MomentumAnchor, Teacher
 from aladin_training.tasks.joint import JointTask, OnlineBranches
 from aladin_training.tasks.scores import FrozenNetwork
 
@@ -131,13 +131,12 @@ def build_networks(
 
 def _teacher(
     stage: StageConfig, sources: StageSources, others: dict[str, AladinModel]
-) -> TeacherEnsemble | None:
-    teachers: list[Teacher] = []
-    for name in stage.teachers:
-        checkpoint = sources.checkpoint(name)
-        others[name] = checkpoint.model
-        teachers.append(Teacher(checkpoint, stage.teacher_score, name))
-    return TeacherEnsemble(teachers) if teachers else None
+) -> Teacher | None:
+    if stage.teacher is None:
+        return None
+    checkpoint = sources.checkpoint(stage.teacher)
+    others[stage.teacher] = checkpoint.model
+    return Teacher(checkpoint, stage.teacher_score, stage.teacher)
 
 
 def _offline_anchors(
@@ -209,7 +208,6 @@ def _batches(
             seed,
             stage.negatives,
             stage.short_captions,
-            stage.shows_exchanged_captions,
             stage.new_crops,
         )
     offline = None
@@ -227,7 +225,6 @@ def _batches(
         train_set.short_texts,
         stage.short_captions,
         stage.share,
-        train_set.exchanged_texts if stage.shows_exchanged_captions else None,
         stage.new_crops,
     )
     return PlannedBatches(train_set, plan, stage.negatives)

@@ -19,13 +19,12 @@ from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import DataError, ImageError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decode_image
 from aladin_network.photos.skipped import SkippedLines
-from aladin_training.batches.batch import Batch, ExchangedBatch
+from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.feature_cache import content_digest
 from aladin_training.batches.items import THREADS, apply_view, draw_view, view_name
 from aladin_training.batches.network_inputs import CUT
 from aladin_training.batches.plan import draw_captions
-from aladin_training.data.exchanges import exchange_word
 from aladin_training.data.phrases import Wording, draw_short_text, meanings_of
 from aladin_training.data.records import is_strict
 from aladin_training.losses.negatives import negative_mask
@@ -43,13 +42,11 @@ class _Shown(NamedTuple):
     Attributes:
         image: Preprocessed photo.
         captions: Texts that are shown of it.
-        exchanged: Number of a caption among these and the same with one word exchanged, or None.
         damaged: Reasons of the photos that could not be decoded for it, by name.
     """
 
     image: ImageInput
     captions: list[str]
-    exchanged: tuple[int, str] | None
     damaged: dict[str, str]
 
 
@@ -80,7 +77,6 @@ class StreamedBatches:
         seed: str,
         negatives: Literal["image", "diagonal"] = "image",
         short_captions: float = 0.0,
-        exchanged_captions: bool = False,
         new_crops: float = 0.0,
     ) -> None:
         """Set up the batches of a stage.
@@ -93,7 +89,6 @@ class StreamedBatches:
             negatives: "image": captions of one photo, known by its id, are no negatives of it;
                 "diagonal": they are, if the photo occurs twice in the batch.
             short_captions: Share of the captions that shorter texts of their own replace.
-            exchanged_captions: Whether batches show captions with one word exchanged.
             new_crops: Share of the photos that are shown in a new crop.
         """
         self._photos = photos
@@ -102,7 +97,6 @@ class StreamedBatches:
         self._seed = seed
         self._negatives = negatives
         self._short_captions = short_captions
-        self._exchanged_captions = exchanged_captions
         self._new_crops = new_crops
         self._strict = is_strict()  # batches are made in other threads
 
@@ -148,7 +142,7 @@ class StreamedBatches:
                 damaged |= found
                 captions = [caption for place in each for caption in place.captions]
                 cut += self._photos.text_encoder.count_too_long(captions)
-                yield self._batch(seed, drawn, each, share.photos(self._batch_size).start)
+                yield self._batch(seed, drawn, each)
         if damaged:
             logger.warning("epoch %d: skipped %d damaged photos", epoch, len(damaged))
         if 2 * len(damaged) * share.world > self._photos.stream.photos:
@@ -198,7 +192,7 @@ class StreamedBatches:
             image = self._photos.image_encoder.preprocess(
                 apply_view(photo, choice.view, content_digest(data))
             )
-            return _Shown(image, choice.texts, self._exchange(sample, choice, seed), damaged)
+            return _Shown(image, choice.texts, damaged)
         tar = drawn.samples[place].photo.path
         reason = f"{len(damaged)} damaged photos, and no valid one to replace them"
         raise DataError(tar, None, reason)
@@ -218,21 +212,7 @@ class StreamedBatches:
         texts = [text or caption for text, caption in zip(short, captions, strict=True)]
         return _Choice(view, texts, [text is not None for text in short])
 
-    def _exchange(self, sample: Sample, choice: _Choice, seed: str) -> tuple[int, str] | None:
-        """Exchange one word of the first caption shown that has such a word."""
-        if not self._exchanged_captions:
-            return None
-        generator = random.Random(f"{seed}:exchanged")
-        for number, (text, short) in enumerate(zip(choice.texts, choice.is_short, strict=True)):
-            if not short:
-                made = exchange_word(text, sample.captions, generator, relations=True)
-                if made is not None:
-                    return number, made
-        return None
-
-    def _batch(
-        self, seed: str, drawn: DrawnBatch, shown: Sequence[_Shown], first_place: int
-    ) -> Batch:
+    def _batch(self, seed: str, drawn: DrawnBatch, shown: Sequence[_Shown]) -> Batch:
         captions = [caption for each in shown for caption in each.captions]
         ids = [sample.id for sample in drawn.samples]
         numbers = {each: number for number, each in enumerate(ids)}
@@ -246,22 +226,6 @@ class StreamedBatches:
             images=self._photos.image_encoder.collate([each.image for each in shown]),
             texts=self._photos.text_encoder.preprocess(captions, truncate=True),
             negatives=negatives,
-            exchanged=self._exchanged(shown, first_place) if self._exchanged_captions else None,
-        )
-
-    def _exchanged(self, shown: Sequence[_Shown], first_place: int) -> ExchangedBatch:
-        of_photo = [each.exchanged or (0, each.captions[0]) for each in shown]
-        return ExchangedBatch(
-            texts=self._photos.text_encoder.preprocess(
-                [text for _, text in of_photo], truncate=True
-            ),
-            captions=torch.tensor(
-                [
-                    place * self._captions_per_photo + number
-                    for place, (number, _) in enumerate(of_photo, start=first_place)
-                ]
-            ),
-            is_exchanged=torch.tensor([each.exchanged is not None for each in shown]),
         )
 
     def _holding(self, seed: str, drawn: DrawnBatch) -> Bool[Tensor, "photos texts"]:

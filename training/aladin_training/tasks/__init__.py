@@ -13,7 +13,6 @@ from aladin_training.tasks.pair_tasks import (
     BoostingTask,
     CaptionTask,
     DistillationTask,
-    ExchangedTask,
     ImitationTask,
     IntraModalTask,
     PairTask,
@@ -24,7 +23,6 @@ from aladin_training.tasks.pair_tasks import (
 _RANKING = ("scores", "negatives")
 _BOOSTING = ("scores", "anchor_scores", "negatives")
 _QUINTUPLET = ("scores", "offline", "negatives")
-_EXCHANGED = ("pair_scores", "exchanged_scores")
 _DISTILLATION = ("student_scores", "teacher_scores")
 
 
@@ -53,9 +51,6 @@ TASKS: dict[TaskName, TaskKind] = {
     "matching_quintuplet": TaskKind(partial(QuintupletTask, score="matching"), _QUINTUPLET),
     "alignment_quintuplet": TaskKind(partial(QuintupletTask, score="alignment"), _QUINTUPLET),
     "attention_quintuplet": TaskKind(partial(QuintupletTask, score="attention"), _QUINTUPLET),
-    "matching_exchanged": TaskKind(partial(ExchangedTask, score="matching"), _EXCHANGED),
-    "alignment_exchanged": TaskKind(partial(ExchangedTask, score="alignment"), _EXCHANGED),
-    "attention_exchanged": TaskKind(partial(ExchangedTask, score="attention"), _EXCHANGED),
     "distillation": TaskKind(partial(DistillationTask, score="matching"), _DISTILLATION),
     "alignment_distillation": TaskKind(partial(DistillationTask, score="alignment"), _DISTILLATION),
     "intra_modal": TaskKind(IntraModalTask, ("embeddings",)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -17,7 +16,6 @@ from aladin_training.batches.batch import Batch
 from aladin_training.optimization import follow
 from aladin_training.tasks.scores import (
     BatchScores,
-    BatchTeacher,
     Encode,
     FrozenNetwork,
     encode_directly,
@@ -57,26 +55,6 @@ class Teacher:
             # alignment score: a teacher's scale must not depend on the fitted weight.
             return self._fusion.standardized(scores.of("alignment"), scores.of("matching"))
         return scores.of(self._score)
-
-
-class TeacherEnsemble:
-    """Teaches the mean of several teachers' scores.
-
-    Networks that differ in their random numbers alone err on different negatives: their mean ranks
-    better than any of them (Hinton et al., Distilling the Knowledge in a Neural Network, 2015), and
-    what is served stays one network.
-    """
-
-    def __init__(self, teachers: Sequence[BatchTeacher]) -> None:
-        """Combine teachers of one score, at least one."""
-        self._teachers = tuple(teachers)
-
-    def scores(self, batch: Batch, encode: Encode = encode_directly) -> Tensor:
-        """Return the (images, texts) scores of a batch."""
-        total = self._teachers[0].scores(batch, encode)
-        for teacher in self._teachers[1:]:
-            total = total + teacher.scores(batch, encode)
-        return total / len(self._teachers)
 
 
 class MomentumAnchor:

@@ -146,18 +146,6 @@ class QuintupletTask(ScoreTask):
         return self.loss(scores.of(self.score), offline, scores.negatives)
 
 
-class ExchangedTask(ScoreTask):
-    """Each photo should be nearer to its caption than to the same caption with one word exchanged.
-
-    Not in the papers: it trains sensitivity to single words, which ordinary negatives hardly
-    require. A photo without such a caption takes no part.
-    """
-
-    def forward(self, scores: BatchScores) -> Tensor:
-        """Return the scalar loss of a batch."""
-        return self.loss(*scores.exchanged(self.score))
-
-
 class DistillationTask(ScoreTask):
     """ListNet from the teacher's scores to one of the network's; every pair of a batch counts.
 

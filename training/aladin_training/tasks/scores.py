@@ -84,7 +84,6 @@ class BatchScores:
         self._teacher = teacher
         self._of: dict[ScoreName, Tensor] = {}
         self._taught: Tensor | None = None
-        self._exchanged: EncodedBatch | None = None
         self.images = encode(model.encode_images, batch.images)
         self.texts = encode(model.encode_texts, batch.texts)
         # A batch that is encoded in chunks may still be on the CPU.
@@ -147,27 +146,6 @@ class BatchScores:
             paired(images_bar, texts_bar).masked_fill(dropped, float("-inf")),
             paired(images_tilde, texts_tilde).masked_fill(dropped, float("-inf")),
         )
-
-    def exchanged(
-        self, score: ScoreName
-    ) -> tuple[Float[Tensor, " pairs"], Float[Tensor, " pairs"]]:
-        """Return a score of photos with a caption, and with this caption with one word exchanged.
-
-        Args:
-            score: Name of the score.
-
-        Returns:
-            The pairs of the whole batch, without the photos that have no exchanged caption.
-        """
-        exchanged = self._batch.exchanged
-        assert exchanged is not None  # ensured by the stage's configuration
-        if self._exchanged is None:  # several tasks may score them
-            self._exchanged = self._encode(self._model.encode_texts, exchanged.texts)
-        found = gather_results(self._model.paired_scores(score, self.images, self._exchanged))
-        columns = gather_results(exchanged.captions.to(self._device))
-        counts = gather_results(exchanged.is_exchanged.to(self._device))
-        own = self.of(score)[torch.arange(len(columns), device=self._device), columns]
-        return own[counts], found[counts]
 
 
 def _without_tokens(texts: EncodedBatch) -> EncodedBatch:
