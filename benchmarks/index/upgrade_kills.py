@@ -5,7 +5,8 @@
 A service with two worker processes serves an index of random photos by a small network. Clients
 search it with texts and photos without a pause; another one adds photos and deletes items.
 Meanwhile `upgrade_index` gives the index one network after another, in a process that is killed
-with SIGKILL at random moments and started again.
+with SIGKILL at random moments and started again: half of the kills come while items are encoded,
+the others from the moment when all are encoded to the switch, and after it.
 
 queries         searches; each answer names a generation, and every cosine has to be that of the
                 network of this generation
@@ -64,7 +65,8 @@ _ASKING, _TEXTS, _CLIENTS = 20, 300, 2
 # Sizes of the embeddings and tokens of the networks, which follow one another.
 _SIZES = ((32, 32), (48, 40), (40, 24), (24, 48))
 _NEAR, _NEAR_IN_FILES = 2e-3, 1e-4
-_ASK_S, _CHANGE_S = 60.0, 0.1
+_ASK_S, _CHANGE_S, _LOOK_S = 60.0, 0.1, 0.005
+_LATE = ("writing the generation", "going live")
 
 Vectors = dict[str, NDArray[np.float32]]
 
@@ -233,10 +235,17 @@ class Upgrades:
         self.finished = 0
         self._index, self._checkpoints = index, world.checkpoints
 
-    def run(self, most_s: float | None = None) -> None:
-        """Run an upgrade, or go on with it, and kill it after so many seconds."""
+    def run(self, most_s: float | None = None, *, late: bool = False) -> None:
+        """Run an upgrade, or go on with it.
+
+        Args:
+            most_s: Seconds after which it is killed, or None to let it end.
+            late: Whether they count from the moment when all is encoded.
+        """
         process = _FORK.Process(target=self._upgrade)
         process.start()
+        while late and process.is_alive() and self._stage() not in _LATE:
+            time.sleep(_LOOK_S)
         process.join(most_s)
         stage = self._stage()
         if process.is_alive():
@@ -275,8 +284,10 @@ def measure(photos: int, kills: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         world = make_world(Path(temporary), photos)
         copy = Path(shutil.copytree(world.index, Path(temporary) / "copy"))
-        began_s = time.monotonic()
-        Upgrades(world, copy).run()
+        began_s, alone = time.monotonic(), Upgrades(world, copy)
+        alone.run(0, late=True)
+        encode_s = time.monotonic() - began_s
+        alone.run()
         whole_s = time.monotonic() - began_s
         upgrades = Upgrades(world, world.index)
         settings = {"ALADIN_QUERY_PRECISION": "float32"}
@@ -284,8 +295,10 @@ def measure(photos: int, kills: int) -> dict[str, Any]:
             traffic = Traffic(world, service.port)
             threads = traffic.run()
             try:
-                while upgrades.killed_while.total() < kills:
-                    upgrades.run(chance.uniform(0.02, whole_s))
+                while (killed := upgrades.killed_while.total()) < kills:
+                    late = killed >= kills // 2
+                    most_s = whole_s - encode_s if late else encode_s
+                    upgrades.run(chance.uniform(0, most_s), late=late)
                 upgrades.run()
             finally:
                 traffic.ended.set()

@@ -1,6 +1,6 @@
 """What the new model of an upgrade has encoded of one collection, and from what.
 
-INDEX/.upgrade/0123456789abcdef/       of one model
+INDEX/.upgrade/0123456789abcdef/       of one model and detector
   images/000001/keys.npy               (items,) the key of each item that this pass began with
   images/000001/shard-00000/           finished items of the pass, see `aladin_index.build.shards`
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,6 +95,13 @@ class Encoded(NamedTuple):
     metadata: list[dict[str, Any]]
 
 
+class _SortedKeys(NamedTuple):
+    """Keys of a pass in ascending order, and the places of their items."""
+
+    keys: NDArray[np.bytes_]
+    places: NDArray[np.int64]
+
+
 class Encodings:
     """Finished shards of one collection; an item's place is its number among all their items.
 
@@ -116,9 +123,12 @@ class Encodings:
         self.form = form
         self.shards: list[Shard] = []
         self._folder = folder
-        for leftover in folder.glob("**/.*.partial"):
+        self._starts = [0]  # place of the first item of each shard, and their number
+        self._passes: list[_SortedKeys] = []
+        for leftover in list(folder.glob("**/.*.partial")):
             shutil.rmtree(leftover)
-        self._take(sorted(folder.glob("[0-9]*")))
+        for of_pass in sorted(folder.glob("[0-9]*")):
+            self._take(of_pass)
 
     def begin(self, keys: NDArray[np.bytes_]) -> Path:
         """Make the folder of a pass over items with these keys, for its shards."""
@@ -131,16 +141,16 @@ class Encodings:
     def finish(self, folder: Path) -> list[Shard]:
         """Take the shards of a pass in, and return them."""
         known = len(self.shards)
-        self._take([folder])
+        self._take(folder)
         return self.shards[known:]
 
     def find(self, keys: NDArray[np.bytes_]) -> NDArray[np.int64]:
         """Return the place of each key, or -1 where it is not encoded."""
-        if len(self._keys) == 0:
-            return np.full(len(keys), -1, dtype=np.int64)
-        at = np.searchsorted(self._keys, keys, sorter=self._order)
-        places = self._order[np.minimum(at, len(self._order) - 1)]
-        return np.where(self._keys[places] == keys, places, -1)
+        found = np.full(len(keys), -1, dtype=np.int64)
+        for each in self._passes:
+            at = np.minimum(np.searchsorted(each.keys, keys), len(each.keys) - 1)
+            found = np.where(each.keys[at] == keys, each.places[at], found)
+        return found
 
     def read(self, places: NDArray[np.int64], most: int) -> Iterator[tuple[slice, Encoded]]:
         """Read the encodings of ascending places, at most so many at a time.
@@ -148,14 +158,15 @@ class Encodings:
         Yields:
             Where among `places` the items are, and their encodings.
         """
-        starts = np.cumsum([0, *(len(shard.array(ROWS)) for shard in self.shards)])
-        cuts = np.searchsorted(places, starts)
+        cuts = np.searchsorted(places, self._starts).tolist()
         for number, shard in enumerate(self.shards):
+            if cuts[number] == cuts[number + 1]:
+                continue
             boxes, metadata, sizes = shard.boxes(), shard.metadata(), shard.array(SIZES_PX)
             rows, store, vectors = shard.array(ROWS), shard.token_store(), shard.array(EMBEDDINGS)
-            for start in range(int(cuts[number]), int(cuts[number + 1]), most):
-                among = slice(start, min(start + most, int(cuts[number + 1])))
-                inside = places[among] - starts[number]
+            for start in range(cuts[number], cuts[number + 1], most):
+                among = slice(start, min(start + most, cuts[number + 1]))
+                inside = places[among] - self._starts[number]
                 yield (
                     among,
                     Encoded(
@@ -167,21 +178,23 @@ class Encodings:
                     ),
                 )
 
-    def _take(self, passes: Sequence[Path]) -> None:
-        """Add the shards of some passes."""
-        keys = [self._keys] if self.shards else []
-        for folder in passes:
-            try:
-                of_pass = np.load(folder / _KEYS, allow_pickle=False)
-                for place in sorted(folder.glob("shard-*")):
-                    shard = read_shard(place, self.form)
-                    assert shard is not None  # it was listed
-                    keys.append(of_pass[shard.array(ROWS)])
-                    self.shards.append(shard)
-            except (OSError, ValueError, EOFError, IndexError) as error:
-                raise IndexCorruptError(folder, f"cannot be read ({error})") from error
-        self._keys = np.concatenate([np.empty(0, dtype=KEY_DTYPE), *keys])
-        self._order = np.argsort(self._keys, kind="stable")
+    def _take(self, folder: Path) -> None:
+        """Add the shards of a pass."""
+        first, found = self._starts[-1], [np.empty(0, dtype=KEY_DTYPE)]
+        try:
+            of_pass = np.load(folder / _KEYS, allow_pickle=False)
+            for place in sorted(folder.glob("shard-*")):
+                shard = read_shard(place, self.form)
+                assert shard is not None  # it was listed
+                found.append(of_pass[shard.array(ROWS)])
+                self.shards.append(shard)
+                self._starts.append(self._starts[-1] + len(found[-1]))
+        except (OSError, ValueError, EOFError, IndexError) as error:
+            raise IndexCorruptError(folder, f"cannot be read ({error})") from error
+        keys = np.concatenate(found)
+        if len(keys):
+            order = np.argsort(keys)
+            self._passes.append(_SortedKeys(keys[order], order + first))
 
 
 def pack_with(codec: TokenCodec, form: ShardFormat, tokens: PackedTokens) -> PackedTokens:

@@ -19,14 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aladin_index.build.shards import LocalEncoding, ShardFormat, ShardWork
-from aladin_index.changes.writable import WritableCollection, WritableGeneration, insert_encoding
-from aladin_index.encode.item_encoders import CUT, warn_of_cut
-from aladin_index.encode.read_ahead import StageSeconds
-from aladin_index.encode.region_sources import RegionSource, check_regions
-from aladin_index.encode.source_items import SourceItem
+from aladin_index.build.shards import LocalEncoding, ShardFormat
+from aladin_index.changes.writable import WritableGeneration
+from aladin_index.encode.region_sources import check_regions
 from aladin_index.format.disk import changes_lock, disk_errors, only_builder, remove_folder
 from aladin_index.format.layout import (
     UPGRADE,
@@ -38,34 +34,23 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import DIGEST, Manifest, ModelEntry, read_manifest
 from aladin_index.format.models import check_same_model, copy_upgrade_model
 from aladin_index.format.records import SkippedItem
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, items_of
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.compact import settings_of
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import describe_model, write_generation
-from aladin_index.items.tables import StoredItem, insert_items
-from aladin_index.search.live_collection import LiveCollection
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
-from aladin_index.upgrade.encodings import (
-    KEY_DTYPE,
-    Encoded,
-    Encodings,
-    key_of,
-    lack_of,
-    pack_with,
-    source_of,
-)
+from aladin_index.upgrade.collection import UpgradedCollection, Waiting
+from aladin_index.upgrade.encodings import Encodings
 from aladin_network.calibration.fitted_files import FittedFiles, read_fitted
 from aladin_network.config import dump_config
+from aladin_network.detectors.base import Detector
 from aladin_network.errors import InputError, SearchIndexError
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import NullProgress, Progress, Target
 
-_UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 _EXAMPLES = 5
-# Items that are looked at, and items whose encodings are in memory, at a time.
-_LOOKED_AT, _IN_MEMORY = 4096, 1024
 
 
 class UpgradeReport(NamedTuple):
@@ -112,7 +97,7 @@ def upgrade_index(
     checkpoint_folder: Path,
     settings: BuildSettings | None = None,
     progress: Progress | None = None,
-    regions: RegionSource | None = None,
+    detector: Detector | None = None,
     *,
     skip_missing: bool = False,
 ) -> UpgradeReport:
@@ -124,7 +109,7 @@ def upgrade_index(
         settings: How items are encoded. The first stage, the form of tokens, the fields for filters
             and the number of candidates are those of the live generation.
         progress: Receives the progress in items, and the seconds of each stage.
-        regions: Regions of photos, for a new model that reads regions.
+        detector: Finds the regions of photos, for a new model that reads regions.
         skip_missing: Whether to go on without the items that cannot be encoded again.
 
     Raises:
@@ -153,14 +138,14 @@ def upgrade_index(
             }
             return UpgradeReport(index.generation, counts, was_done=True)
         if "images" in index.manifest.targets:
-            check_regions(checkpoint.model, regions)
+            check_regions(checkpoint.model, detector)
         fitted = read_fitted(checkpoint_folder, model.id)
         copy_upgrade_model(checkpoint_folder, root, model, _readable_manifests(root))
         form = ShardFormat.of(checkpoint.model)
-        encoding = LocalEncoding(checkpoint.model, settings, regions)
-        work = _work_folder(root, model)
-        collections: dict[Target, _Collection] = {
-            target: _Collection(
+        encoding = LocalEncoding(checkpoint.model, settings, detector)
+        work = _work_folder(root, model, detector)
+        collections: dict[Target, UpgradedCollection] = {
+            target: UpgradedCollection(
                 index, target, Encodings(work / target, form), encoding, settings, progress
             )
             for target in index.manifest.targets
@@ -171,9 +156,9 @@ def upgrade_index(
         return report
 
 
-def _work_folder(root: Path, model: ModelEntry) -> Path:
-    """Return the folder of what a model has encoded."""
-    said = json.dumps(dump_config(model), sort_keys=True)
+def _work_folder(root: Path, model: ModelEntry, detector: Detector | None) -> Path:
+    """Return the folder of what a model has encoded by the regions of a detector."""
+    said = json.dumps([dump_config(model), detector and detector.id], sort_keys=True)
     return root / UPGRADE / hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
@@ -191,179 +176,6 @@ def _readable_manifests(root: Path) -> list[Manifest]:
     return manifests
 
 
-class _Waiting(NamedTuple):
-    """Rows that are to be encoded, and their keys."""
-
-    rows: NDArray[np.int64]
-    keys: NDArray[np.bytes_]
-
-
-class _Collection:
-    """One collection during an upgrade.
-
-    Attributes:
-        live: The live collection when it was last looked at.
-        encodings: What the new model has encoded.
-        place: For each row of the live generation and its changes the place of its encoding, or -1.
-        kept: Rows that the new generation has, in the order of its own.
-    """
-
-    def __init__(
-        self,
-        index: SearchIndex,
-        target: Target,
-        encodings: Encodings,
-        encoding: LocalEncoding,
-        settings: BuildSettings,
-        progress: Progress,
-    ) -> None:
-        self.live: LiveCollection = index.side(target)
-        self.encodings = encodings
-        self.place = np.empty(0, dtype=np.int64)
-        self.kept = np.empty(0, dtype=np.int64)
-        self._index = index
-        self._target: Target = target
-        self._encoding, self._settings, self._progress = encoding, settings, progress
-        self._reasons: dict[str, str] = {}
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """Live rows, ascending."""
-        selection = self.live.selection
-        return np.arange(self.live.count) if selection is None else selection.rows
-
-    def look(self) -> _Waiting:
-        """Look at what was added and removed since the last call."""
-        self.live = self._index.side(self._target)
-        known, changes = len(self.place), self.live.changes
-        total = self.live.entry.count if changes is None else changes.rows
-        self.place = np.append(self.place, np.full(total - known, -1, dtype=np.int64))
-        new = self.rows[self.rows >= known]
-        waiting: list[int] = []
-        keys: list[bytes] = []
-        for start in range(0, len(new), _LOOKED_AT):
-            items = items_of(self.live, new[start : start + _LOOKED_AT])
-            of_items = [key_of(self._index.path, item) for item in items]
-            places = self.encodings.find(np.array(of_items, dtype=KEY_DTYPE))
-            for item, key, place in zip(items, of_items, places.tolist(), strict=True):
-                self.place[item.row] = place
-                if place >= 0:
-                    continue
-                lack = lack_of(self._index.path, item, self._target)
-                if lack is None:
-                    waiting.append(item.row)
-                    keys.append(key)
-                else:
-                    self._reasons[item.id] = lack
-        return _Waiting(np.array(waiting, dtype=np.int64), np.array(keys, dtype=KEY_DTYPE))
-
-    def encode(self, waiting: _Waiting) -> None:
-        """Encode rows, shard by shard."""
-        rows, keys = waiting
-        if len(rows) == 0:
-            return
-        batch = self._settings.batch_size
-        size = -(-self._settings.shard_items // batch) * batch
-        folder = self.encodings.begin(keys)
-        shards = {
-            folder / f"shard-{start // size:05d}": range(start, min(start + size, len(rows)))
-            for start in range(0, len(rows), size)
-        }
-        live = self.live
-
-        def sources(among: range) -> list[SourceItem]:
-            items = items_of(live, rows[among.start : among.stop])
-            return [source_of(self._index.path, item, self._target) for item in items]
-
-        self._progress.start(len(rows), _UNITS[self._target])
-        done = int(np.count_nonzero(self.place[self.rows] >= 0))
-        if done:
-            self._progress.note(resumed_after=float(done))
-        form = self.encodings.form
-        work = ShardWork(target=self._target, form=form, shards=shards, items=sources)
-        self._encoding.encode(work, self._progress, StageSeconds())
-        for shard in self.encodings.finish(folder):
-            self._reasons.update(shard.left_out)
-        self.place[rows] = self.encodings.find(keys)
-
-    def catch_up(self) -> None:
-        """Encode what was added meanwhile, until there is nothing new."""
-        while len((waiting := self.look()).rows):
-            self.encode(waiting)
-
-    def missing(self, waiting: NDArray[np.int64] | None = None) -> list[SkippedItem]:
-        """Return the live items that cannot be encoded, of which `waiting` have not been tried."""
-        rows = self.rows[self.place[self.rows] < 0]
-        if waiting is not None:
-            rows = np.setdiff1d(rows, waiting)
-        return [
-            SkippedItem(item.id, self._reasons.get(item.id, "it has no source"))
-            for item in items_of(self.live, rows)
-        ]
-
-    def source(self, codec: TokenCodec, skipped: Sequence[SkippedItem]) -> CollectionSource:
-        """Choose the rows of the new generation, and describe the collection by them."""
-        rows = self.rows[self.place[self.rows] >= 0]
-        self.kept = rows[np.argsort(self.place[rows])]
-        if self._target == "texts":
-            shards = self.encodings.shards
-            warn_of_cut(found for shard in shards for found in shard.metadata().values())
-        live, form = self.live, self.encodings.form
-        return CollectionSource(
-            embedding_dim=form.embedding_dim,
-            codec=codec,
-            parts=(
-                EncodedPart(
-                    _renewed(items_of(live, self.kept[among]), read, self._target),
-                    read.embeddings,
-                    pack_with(codec, form, read.tokens),
-                    read.lengths,
-                )
-                for among, read in self.encodings.read(self.place[self.kept], _IN_MEMORY)
-            ),
-            left_out=skipped,
-            count=len(self.kept),
-        )
-
-    def carry(self, new: WritableCollection) -> int:
-        """Bring the new generation up to date; return the number of additions and deletions."""
-        rows = self.rows
-        gone = np.flatnonzero(~np.isin(self.kept, rows)).tolist()
-        added = np.setdiff1d(rows[self.place[rows] >= 0], self.kept)
-        if len(gone) + len(added) == 0:
-            return 0
-        added = added[np.argsort(self.place[added])]
-        form = self.encodings.form
-        with new.transaction() as connection:
-            for row in gone:
-                new.remove(row)
-            row = new.next_row()
-            for among, read in self.encodings.read(self.place[added], _IN_MEMORY):
-                items = _renewed(items_of(self.live, added[among]), read, self._target)
-                ends = np.cumsum(read.lengths).tolist()
-                for number, (item, end) in enumerate(zip(items, ends, strict=True)):
-                    tokens = read.tokens.take(slice(end - int(read.lengths[number]), end))
-                    packed = pack_with(new.codec, form, tokens)
-                    insert_items(connection, [item._replace(row=row)])
-                    vector = new.vector(read.embeddings[number], packed)
-                    insert_encoding(connection, row, vector, packed)
-                    row += 1
-        return len(gone) + len(added)
-
-
-def _renewed(items: Sequence[StoredItem], read: Encoded, target: Target) -> list[StoredItem]:
-    """Return items with what was found out when they were encoded again."""
-    if target == "images":
-        each = zip(items, read.photos, strict=True)
-        return [item._replace(**photo) for item, photo in each]
-    return [
-        item._replace(
-            metadata={name: v for name, v in item.metadata.items() if name != CUT} | found
-        )
-        for item, found in zip(items, read.metadata, strict=True)
-    ]
-
-
 class _Upgrade:
     """One process's share of an upgrade, to its end."""
 
@@ -372,7 +184,7 @@ class _Upgrade:
         index: SearchIndex,
         model: ModelEntry,
         fitted: FittedFiles,
-        collections: Mapping[Target, _Collection],
+        collections: Mapping[Target, UpgradedCollection],
         progress: Progress,
         *,
         skip_missing: bool,
@@ -387,7 +199,7 @@ class _Upgrade:
     def run(self) -> UpgradeReport:
         """Encode what is not encoded yet, and make the new generation live."""
         collections = self._collections
-        waiting: dict[Target, _Waiting] = {
+        waiting: dict[Target, Waiting] = {
             target: each.look() for target, each in collections.items()
         }
         self._check_missing(waiting)
@@ -422,7 +234,7 @@ class _Upgrade:
         }
         return UpgradeReport(generation, counts, every, self._carried, self._fit_anew())
 
-    def _check_missing(self, waiting: Mapping[Target, _Waiting] | None = None) -> None:
+    def _check_missing(self, waiting: Mapping[Target, Waiting] | None = None) -> None:
         """Note the items that cannot be encoded; those that wait for it may yet be.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,8 +28,10 @@ from aladin_service.commands.options import (
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
+    from aladin_index.format.records import SkippedItem
     from aladin_index.upgrade.run import UpgradeReport
 
+_NAMED = 100
 NewModelOption = Annotated[
     Path, typer.Option("--model", metavar="MODEL", help=f"The new model. {MODEL_HELP}")
 ]
@@ -82,14 +84,12 @@ def upgrade(
         limits=image_limits(max_pixels),
         device=network_device(device),
     )
-    regions = None
+    finder = None
     if named_detector(detector) is not None:
         encoder = load_for_inference(folder).model.image.encoder
-        regions = detector_for(encoder, detector, settings.device)
+        finder = detector_for(encoder, detector, settings.device)
     with _explained(index, model), stderr_progress() as progress:
-        report = upgrade_index(
-            index, folder, settings, progress, regions, skip_missing=skip_missing
-        )
+        report = upgrade_index(index, folder, settings, progress, finder, skip_missing=skip_missing)
     _print(index, model, report)
 
 
@@ -101,8 +101,7 @@ def _explained(index: Path, model: Path) -> Generator[None]:
     try:
         yield
     except MissingSourcesError as error:
-        for item_id, reason in error.skipped:
-            typer.echo(f"skipped {item_id}: {reason}", err=True)
+        _name(error.skipped)
         raise
     except KeyboardInterrupt:
         again = f"aladin index upgrade {index} --model {model}"
@@ -110,10 +109,17 @@ def _explained(index: Path, model: Path) -> Generator[None]:
         raise
 
 
+def _name(skipped: Sequence[SkippedItem]) -> None:
+    """Name items on stderr, as many as a reader looks at."""
+    for item_id, reason in skipped[:_NAMED]:
+        typer.echo(f"skipped {item_id}: {reason}", err=True)
+    if len(skipped) > _NAMED:
+        typer.echo(f"skipped {len(skipped) - _NAMED} more", err=True)
+
+
 def _print(index: Path, model: Path, report: UpgradeReport) -> None:
     """Print what the index is now, and what has to be done."""
-    for item_id, reason in report.skipped:
-        typer.echo(f"skipped {item_id}: {reason}", err=True)
+    _name(report.skipped)
     held = ", ".join(f"{count} {target}" for target, count in report.counts.items())
     if report.was_done:
         typer.echo(f"{index}: generation {report.generation}, {held}, is of this model already")
