@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from aladin_index.format.layout import location_of
 from aladin_index.settings import MetadataLimits
 from aladin_network.errors import ConfigError
-from aladin_network.photos.decoding import DEFAULT_LIMITS, MOST_PIXELS, MOST_SIDE_PX, ImageLimits
+from aladin_network.photos.decoding import DEFAULT_LIMITS, MOST_PIXELS, ImageLimits
 from aladin_network.photos.formats import UPLOAD_FORMATS
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits
@@ -38,6 +38,9 @@ _OTHERS_VARIABLES = ("ALADIN_API_KEY", "ALADIN_CHROMIUM")
 
 # Time that a photo waits for memory to be decoded in; after that, its request is refused with 429.
 _DECODE_PATIENCE_S = 10.0
+_MAX_SIDE_PX = 30_000
+# Uploaded regions of a photo; the network reads its own number of them.
+_REGION_LIMITS = RegionLimits(max_bytes=8 * 2**20, max_regions=100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,23 +100,13 @@ class ServiceSettings(BaseSettings):
             than its file.
         max_json_bytes: Maximum size of a JSON request without its photos and regions, unless it is
             a list of queries or items.
-        max_bodies_bytes: Maximum total size of the bodies of all unanswered requests; further ones
-            are rejected with 429. Processing takes a multiple of this memory.
         max_image_bytes: Maximum size of an uploaded photo.
         max_image_pixels: Maximum number of pixels of a decoded photo, computed from its header
             before decoding; a JPEG with more is decoded at a reduced size.
-        max_image_side_px: Maximum width or height of a decoded photo.
-        max_regions_bytes: Maximum size of the uploaded regions of a photo (an npz file), both
-            compressed and decompressed.
-        max_regions: Maximum number of uploaded regions of a photo; the network uses its own
-            number.
         max_metadata_bytes: Maximum size of an added item's metadata as JSON.
         max_text_chars: Maximum length of a query text; the network's own limit in tokens applies,
             too.
         max_photo_size_px: Maximum `size` at which a photo of the index can be requested.
-        thumbnail_cache_bytes: Memory of each worker for downscaled photos; 0 disables the cache.
-        photo_cache_bytes: Memory of each worker for full-size photos that had to be re-encoded, to
-            rotate them upright or to remove metadata; 0 disables the cache.
         body_timeout_s: Time for a request's body to arrive completely; then 408.
         head_timeout_s: Time for a request's head to arrive completely, and for the first request
             to begin; then the connection is closed.
@@ -129,12 +122,7 @@ class ServiceSettings(BaseSettings):
         shutdown_s: Time to finish accepted work after a stop signal.
         query_threads: Batches of queries that a worker encodes and searches in parallel; by
             default the processors are shared among the workers, at most four each.
-        photo_threads: Threads that compute the graph of one query photo; by default two where
-            every worker has as many processors.
         max_batch: Maximum number of queries that are encoded together.
-        batch_wait_ms: Time that a query waits for others to be encoded with while a worker is
-            idle; 0: none, only queries that arrive while all workers are busy are encoded
-            together.
         max_waiting: Maximum number of queries that wait for a worker; further ones are rejected
             with 429.
         max_wait_ms: As many queries are admitted as are answered within this time; the rest is
@@ -153,8 +141,6 @@ class ServiceSettings(BaseSettings):
             divided equally among the workers. A photo takes 9 bytes per pixel, up to 13 as a
             progressive JPEG and 18 as a WebP; it waits for free memory, and is rejected with 413
             if it alone exceeds a worker's share.
-        max_batch_queries: Maximum number of queries in one request.
-        max_items: Maximum number of items added by one request.
         max_documents: Maximum number of documents that one request re-ranks or encodes.
         max_document_pixels: Maximum number of pixels of all photos together that one request
             re-ranks or encodes.
@@ -163,7 +149,6 @@ class ServiceSettings(BaseSettings):
         engine_token: Token for the vector database. Unset: no authentication. It is sent only to
             `engine_url`.
         engine_timeout_s: Time for the vector database to answer one call, including retries.
-        engine_retries: Retries of a call that is safe to repeat.
         engine_poll_s: Interval between polls of the vector database for its availability and its
             live generation; for this long, the service may answer from the previous one.
         detector: Detector that finds the regions of uploaded photos, for an index whose model
@@ -197,17 +182,11 @@ class ServiceSettings(BaseSettings):
 
     max_body_bytes: int = Field(default=24 * 2**20, ge=1024)
     max_json_bytes: int = Field(default=2**20, ge=1024)
-    max_bodies_bytes: int = Field(default=256 * 2**20, ge=1024)
     max_image_bytes: int = Field(default=16 * 2**20, ge=1)
     max_image_pixels: int = Field(default=64_000_000, ge=1, le=MOST_PIXELS)
-    max_image_side_px: int = Field(default=30_000, ge=1, le=MOST_SIDE_PX)
-    max_regions_bytes: int = Field(default=8 * 2**20, ge=1)
-    max_regions: int = Field(default=100, ge=1)
     max_metadata_bytes: int = Field(default=MAX_STORED_BYTES, ge=2)
     max_text_chars: int = Field(default=MAX_CAPTION_CHARS, ge=1)
     max_photo_size_px: int = Field(default=2048, ge=16)
-    thumbnail_cache_bytes: int = Field(default=64 * 2**20, ge=0)
-    photo_cache_bytes: int = Field(default=64 * 2**20, ge=0)
     body_timeout_s: float = Field(default=60.0, gt=0)
     head_timeout_s: float = Field(default=10.0, gt=0)
     send_timeout_s: float = Field(default=60.0, gt=0)
@@ -217,9 +196,7 @@ class ServiceSettings(BaseSettings):
     job_timeout_s: float = Field(default=60.0, gt=0)
     shutdown_s: int = Field(default=10, ge=1)
     query_threads: int = Field(default_factory=_query_threads, ge=1)
-    photo_threads: int = Field(default_factory=lambda known: min(2, _query_threads(known)), ge=1)
     max_batch: int = Field(default=16, ge=1)
-    batch_wait_ms: float = Field(default=0.0, ge=0)
     max_waiting: int = Field(default=128, ge=0)
     max_wait_ms: float | None = Field(default=None, gt=0)
     query_cache_bytes: int = Field(default=32 * 2**20, ge=0)
@@ -227,14 +204,11 @@ class ServiceSettings(BaseSettings):
     runtime: RuntimeSetting = "auto"
     decode_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
     decode_memory_bytes: int = Field(default_factory=_decode_memory_bytes, ge=2**20)
-    max_batch_queries: int = Field(default=256, ge=1)
-    max_items: int = Field(default=100, ge=1)
     max_documents: int = Field(default=1000, ge=1)
     max_document_pixels: int = Field(default=256_000_000, ge=1)
     engine_url: str | None = None
     engine_token: SecretStr | None = None
     engine_timeout_s: float = Field(default=10.0, gt=0)
-    engine_retries: int = Field(default=3, ge=0)
     engine_poll_s: float = Field(default=1.0, gt=0)
     detector: str | None = None
     photos_root: Path | None = None
@@ -253,12 +227,17 @@ class ServiceSettings(BaseSettings):
     cors_origins: CommaList = ()
 
     @property
+    def photo_threads(self) -> int:
+        """Threads for the graph of one query photo: two where every worker has two processors."""
+        return min(2, _query_threads({"workers": self.workers}))
+
+    @property
     def image_limits(self) -> ImageLimits:
         """The limits for an uploaded photo."""
         return ImageLimits(
             max_bytes=self.max_image_bytes,
             max_pixels=self.max_image_pixels,
-            max_side_px=self.max_image_side_px,
+            max_side_px=_MAX_SIDE_PX,
             formats=UPLOAD_FORMATS,
         )
 
@@ -267,7 +246,7 @@ class ServiceSettings(BaseSettings):
         """The limits for a query; each call returns limits with a separate memory for photos."""
         return QueryLimits(
             image=self.image_limits,
-            regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
+            regions=_REGION_LIMITS,
             metadata=MetadataLimits(max_bytes=self.max_metadata_bytes),
             max_text_chars=self.max_text_chars,
             exif=self.exif,
@@ -283,7 +262,6 @@ class ServiceSettings(BaseSettings):
             url=self.engine_url,
             token=None if self.engine_token is None else self.engine_token.get_secret_value(),
             timeout_s=self.engine_timeout_s,
-            retries=self.engine_retries,
         )
 
 

@@ -75,10 +75,9 @@ def test_an_engine_is_reached_as_the_settings_say(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("ALADIN_ENGINE_URL", "http://engine:19530")
     monkeypatch.setenv("ALADIN_ENGINE_TOKEN", "root:hush")
     monkeypatch.setenv("ALADIN_ENGINE_TIMEOUT_S", "2.5")
-    monkeypatch.setenv("ALADIN_ENGINE_RETRIES", "0")
     settings = read_settings()
     assert settings.engine_options == EngineOptions(
-        url="http://engine:19530", token="root:hush", timeout_s=2.5, retries=0
+        url="http://engine:19530", token="root:hush", timeout_s=2.5
     )
     assert "hush" not in repr(settings) + repr(settings.engine_options)
 

@@ -188,7 +188,7 @@ def search_batch(searches: Sequence[Search]) -> Call[list[Outcome]]:
     """Ask several searches in one request.
 
     Args:
-        searches: One search or more, at most the service's ALADIN_MAX_BATCH_QUERIES.
+        searches: One search or more, at most 256.
 
     Returns:
         In the same order, an answer or the error of each.

@@ -49,6 +49,9 @@ from aladin_service.work.workers import Workers
 if TYPE_CHECKING:
     from aladin_service.http.agents import AgentServer
 
+# Memory for the bodies of all unanswered requests; what they become takes a multiple of it.
+_MAX_BODIES_BYTES = 256 * 2**20
+
 # What pages of other origins may set, where there are such origins.
 _CORS_REQUEST_HEADERS = (
     "Authorization",
@@ -130,7 +133,7 @@ def create_app(
     limited = BodyLimit(
         gate,
         max_bytes=settings.max_body_bytes,
-        max_bytes_in_all=settings.max_bodies_bytes,
+        max_bytes_in_all=_MAX_BODIES_BYTES,
         timeout_s=settings.body_timeout_s,
     )
     controlled = AccessControl(limited, policy)

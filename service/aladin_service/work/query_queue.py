@@ -142,11 +142,10 @@ class QueryQueue:
         """Create empty queues.
 
         Args:
-            settings: Provides `max_batch`, `batch_wait_ms`, `max_waiting` and `max_wait_ms`.
+            settings: Provides `max_batch`, `max_waiting` and `max_wait_ms`.
             metrics: Counts batches and waiting queries.
         """
         self._max_batch = settings.max_batch
-        self._batch_wait_s = settings.batch_wait_ms / 1000
         self._max_waiting = settings.max_waiting
         self._max_wait_s = None if settings.max_wait_ms is None else settings.max_wait_ms / 1000
         self._metrics = metrics
@@ -216,28 +215,19 @@ class QueryQueue:
         self._pulling += 1
         try:
             while True:
-                now = time.monotonic()
-                waits_s = 0.0 if self._closed else self._batch_wait_s
-                ready_s: dict[QueueName, float] = {
-                    queue: each[0].since_s + (0.0 if len(each) >= self._max_batch else waits_s)
-                    for queue, each in self._queues.items()
-                    if each
-                }
-                chosen = min(ready_s, key=ready_s.__getitem__, default=None)
-                if chosen is not None and ready_s[chosen] <= now:
+                since_s = {name: each[0].since_s for name, each in self._queues.items() if each}
+                if since_s:
+                    chosen = min(since_s, key=since_s.__getitem__)
                     count = len(self._queues[chosen])
                     if count > 1:
                         count = min(count, self._most_together(chosen, self._bound_s(chosen)))
                     break
-                if chosen is None and self._closed:
+                if self._closed:
                     return None
                 turn = asyncio.get_running_loop().create_future()
                 self._idle.append(turn)
                 try:
-                    async with asyncio.timeout(None if chosen is None else ready_s[chosen] - now):
-                        await turn
-                except TimeoutError:
-                    pass
+                    await turn
                 except asyncio.CancelledError:
                     if turn.done() and not turn.cancelled():
                         self._wake_one()  # this slot was woken but is cancelled: wake another one
@@ -251,7 +241,9 @@ class QueryQueue:
         taken = [waiters.popleft() for _ in range(count)]
         was_alone = len(taken) == 1 and not self._running and not self.waiting
         jobs = [waiter.job for waiter in taken]
-        batch = Batch(chosen, taken, jobs, now, self._queues, self._end, was_alone=was_alone)
+        batch = Batch(
+            chosen, taken, jobs, time.monotonic(), self._queues, self._end, was_alone=was_alone
+        )
         self._running.add(batch)
         if self.waiting:
             self._wake_one()

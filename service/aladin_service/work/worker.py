@@ -53,6 +53,9 @@ JobQueueName = Literal["read", "picture", "original", "write"]
 # Threads of a worker for the jobs of each queue: look-ups mostly wait for the disk, pictures use a
 # processor, changes of an index are serialized.
 QUEUE_THREADS: Mapping[JobQueueName, int] = {"read": 4, "picture": 2, "original": 2, "write": 2}
+# Memory for scaled photos, and as much for full-size ones that had to be re-encoded.
+_PICTURE_CACHE_BYTES = 64 * 2**20
+
 JOB_THREADS = sum(QUEUE_THREADS.values())
 
 # Upper bounds on the length of a queue, whatever the settings allow: a photo at full size takes up
@@ -332,8 +335,8 @@ class WorkerPlan:
             photos_root=PhotosRoot(*folders) if folders else None,
             warm_up=encoder.warm_up,
         )
-        thumbnails = ThumbnailCache(self.settings.thumbnail_cache_bytes)
-        originals = ThumbnailCache(self.settings.photo_cache_bytes)
+        thumbnails = ThumbnailCache(_PICTURE_CACHE_BYTES)
+        originals = ThumbnailCache(_PICTURE_CACHE_BYTES)
         return Worker(live, place, encoder, thumbnails, originals)
 
     def _detector(self, place: SearchDevice) -> Detector | None:

@@ -189,8 +189,11 @@ async def test_what_is_no_search_is_an_error_of_its_own(service: Service) -> Non
         ([], "Input should be an object"),
     ],
 )
-async def test_what_is_no_batch_is_refused_whole(service: Service, body: Any, says: str) -> None:
-    async with service(max_batch_queries=3) as client:
+async def test_what_is_no_batch_is_refused_whole(
+    service: Service, body: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MAX_QUERIES", 3)
+    async with service() as client:
         response = await client.post("/v1/search/batch", json=body)
     assert response.status_code == 422
     assert response.json()["error"]["message"] == says

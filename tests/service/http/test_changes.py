@@ -22,6 +22,7 @@ from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
+from aladin_service.http.routes import items as item_routes
 from aladin_service.item_sources import image_items, text_items
 
 pytestmark = pytest.mark.anyio
@@ -213,9 +214,17 @@ async def test_a_deleted_item_is_gone_and_may_come_again(
     ],
 )
 async def test_bad_bodies_change_nothing(
-    service: Service, index: Path, target: str, body: object, status: int, code: str, says: str
+    service: Service,
+    index: Path,
+    target: str,
+    body: object,
+    status: int,
+    code: str,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with service(index, max_items=3) as client:
+    monkeypatch.setattr(item_routes, "MAX_ITEMS", 3)
+    async with service(index) as client:
         answer = await client.post(f"/v1/items/{target}", json=body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
         assert says in answer.json()["error"]["message"]

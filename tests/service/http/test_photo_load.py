@@ -23,6 +23,7 @@ from aladin_service.http.error_responses import HUNG_UP
 from aladin_service.observe.metrics import Metrics
 from aladin_service.photos.photo_bytes import PhotoBytes
 from aladin_service.settings import ServiceSettings
+from aladin_service.work import worker
 from aladin_service.work.worker import QUEUE_THREADS, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
 from tests.aladin.pictures import long_png, webp_of
@@ -138,7 +139,8 @@ async def test_photos_that_take_long_hold_up_neither_small_ones_nor_changes(
 ) -> None:
     held = Held()
     monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
-    async with serving(index, photo_cache_bytes=0) as (client, _):
+    monkeypatch.setattr(worker, "_PICTURE_CACHE_BYTES", 0)
+    async with serving(index) as (client, _):
         added = await upload(client, "/v1/items/images", bmp(), id="slow")
         assert added.status_code == 201
         slow = [asyncio.create_task(client.get("/v1/images/slow")) for _ in range(8)]
@@ -162,7 +164,8 @@ async def test_more_photos_than_may_wait_are_refused(
 ) -> None:
     held = Held()
     monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
-    async with serving(index, photo_cache_bytes=0) as (client, _):
+    monkeypatch.setattr(worker, "_PICTURE_CACHE_BYTES", 0)
+    async with serving(index) as (client, _):
         await upload(client, "/v1/items/images", bmp(), id="slow")
         asked = [asyncio.create_task(client.get("/v1/images/slow")) for _ in range(40)]
         for _ in range(QUEUE_THREADS["original"]):
@@ -194,7 +197,8 @@ async def test_clients_that_hang_up_withdraw_their_photos(
 ) -> None:
     held = Held()
     monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
-    async with serving(index, photo_cache_bytes=0) as (client, workers):
+    monkeypatch.setattr(worker, "_PICTURE_CACHE_BYTES", 0)
+    async with serving(index) as (client, workers):
         await upload(client, "/v1/items/images", bmp(), id="slow")
         app = client._transport.app  # pyright: ignore
         hang_up, sent = asyncio.Event(), list[int]()

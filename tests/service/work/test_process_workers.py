@@ -486,7 +486,7 @@ async def test_workers_start_while_the_engine_is_away(index: Path, tmp_path: Pat
         port = taken.getsockname()[1]
     nobody = EngineLocation(url=f"http://127.0.0.1:{port}", name="photos")
     write_location(folder, nobody)
-    settings = ServiceSettings(workers=2, engine_timeout_s=0.2, engine_retries=0)
+    settings = ServiceSettings(workers=2, engine_timeout_s=0.2)
     workers = ProcessWorkers(WorkerPlan(index=folder, settings=settings), Metrics())
     try:
         await workers.start()

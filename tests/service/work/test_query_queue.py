@@ -171,32 +171,6 @@ async def test_no_lane_is_passed_over_for_ever(clock: Clock) -> None:
     await settled(tasks)
 
 
-async def test_a_lone_query_waits_for_others_if_told_to_and_a_full_batch_does_not() -> None:
-    queue = new_queue(batch_wait_ms=60_000, max_batch=2)
-    slot = asyncio.create_task(queue.next_batch())
-    tasks = ask(queue, TextQuery("a"))
-    await turn()
-    assert not slot.done()
-    tasks += ask(queue, TextQuery("b"))
-    async with asyncio.timeout(5):
-        batch = await slot
-    assert named(batch) == ["a", "b"]
-    answer_all(batch)
-    assert await settled(tasks) == [b"0", b"1"]
-
-
-async def test_the_wait_for_others_ends() -> None:
-    queue = new_queue(batch_wait_ms=20, max_batch=2)
-    slot = asyncio.create_task(queue.next_batch())
-    tasks = ask(queue, TextQuery("a"))
-    started = time.monotonic()
-    async with asyncio.timeout(5):
-        batch = await slot
-    assert time.monotonic() - started >= 0.015
-    answer_all(batch)
-    assert await settled(tasks) == [b"0"]
-
-
 async def test_a_cancelled_query_leaves_the_line_at_once() -> None:
     queue = new_queue(max_waiting=2)
     tasks = ask(queue, *texts("a", "b"))

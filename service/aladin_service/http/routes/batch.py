@@ -35,6 +35,8 @@ from aladin_service.search.task_group import task_group
 
 _LOG = logging.getLogger(__name__)
 
+MAX_QUERIES = 256
+
 
 class BatchedSearch(SearchBody):
     """A search of a batch: its fields and its target."""
@@ -164,7 +166,7 @@ async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
     if not isinstance(queries, list):
         raise InputError("queries: expected a list")
     queries = cast(list[object], queries)
-    limit = service.settings.max_batch_queries
+    limit = MAX_QUERIES
     if not 1 <= len(queries) <= limit:
         raise InputError(f"queries: expected 1 to {limit}, got {len(queries)}")
     charge(request, len(queries))

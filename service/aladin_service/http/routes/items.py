@@ -24,6 +24,7 @@ from aladin_service.http.shared_state import Service, WritableService
 from aladin_service.search.answers import Added, AddTookMs, Deleted, Item
 from aladin_service.work.jobs import AddItems, DeleteItem, GetItem
 
+MAX_ITEMS = 100
 MAX_ID_CHARS = 1000
 MAX_URI_CHARS = 10_000
 
@@ -115,7 +116,7 @@ async def read_new_items(request: Request, service: Service) -> list[NewItem]:
     body = await read_body(request, service, json_fields=("metadata",), many=True)
     items = body.fields.get("items") if body.kind == "json" else None
     if isinstance(items, list):
-        count, limit = len(cast(list[object], items)), service.settings.max_items
+        count, limit = len(cast(list[object], items)), MAX_ITEMS
         if count > limit:
             raise InputError(f"items: expected at most {limit} in a request, got {count}")
         charge(request, count)
