@@ -24,7 +24,7 @@ test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; s
 	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/service/test_page.py
 
 # Some of these packages leave their sockets to the garbage collector.
-test-clients: $(VENV)/.installed-clients ## run the tests of the doors with the real client packages, offline
+test-clients: $(VENV)/.installed-clients ## run docs/INTEGRATIONS.md and MCP with the real client packages, offline
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m clients -W ignore::ResourceWarning
 
 test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server and two Ray nodes, all on this machine

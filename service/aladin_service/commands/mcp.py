@@ -48,7 +48,7 @@ def mcp(
     """Offer an index to agents as tools, on stdin and stdout.
 
     In: INDEX, or the URL of a service; messages of the Model Context Protocol on stdin. An agent
-    program starts this command itself, see docs/doors/mcp.md. The index is only read. Settings are
+    program starts this command itself, see docs/MCP.md. The index is only read. Settings are
     read from the environment variables ALADIN_..., as by aladin serve, which answers agents at
     /mcp.
 

@@ -306,7 +306,7 @@ async def test_a_call_whose_client_hangs_up_is_cancelled(version: str) -> None:
 
 def blocks(language: str) -> list[str]:
     """The blocks of code of the guide."""
-    guide = Path(__file__).parents[3] / "docs" / "doors" / "mcp.md"
+    guide = Path(__file__).parents[3] / "docs" / "MCP.md"
     pattern = rf"```{language}\n(.*?)```"
     return re.findall(pattern, guide.read_text(encoding="utf-8"), re.DOTALL)
 

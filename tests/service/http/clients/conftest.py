@@ -47,7 +47,7 @@ def key_and_url(
     workers = ThreadWorkers(
         WorkerPlan(index=calibrated_index, settings=settings).make(), settings, metrics
     )
-    app = create_app(workers, settings, metrics, policy=make_policy(settings, metrics=metrics))
+    app = create_app(workers, settings, metrics, policy=make_policy(settings))
     with serve_in_thread(app) as url:
         yield key, url
 

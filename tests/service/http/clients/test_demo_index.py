@@ -91,7 +91,7 @@ def demo(
     key = add_key(folder / "keys.json", "writer", ["read", "write"])
     settings, metrics = ServiceSettings(keys_file=folder / "keys.json"), Metrics()
     workers = ThreadWorkers(WorkerPlan(index=index, settings=settings).make(), settings, metrics)
-    policy = make_policy(settings, metrics=metrics)
+    policy = make_policy(settings)
     records = read_records(source / "data" / "captions.jsonl", "test")
     with serve_in_thread(create_app(workers, settings, metrics, policy=policy)) as url:
         yield Demo(source, records, url, key)

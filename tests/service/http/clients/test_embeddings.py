@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ pytestmark = [
     pytest.mark.clients,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),
 ]
-
-GUIDE = Path(__file__).parents[4] / "docs" / "doors" / "embeddings.md"
 
 
 def test_openai(key_and_url: tuple[str, str], calibrated_index: Path, data_file: Path) -> None:
@@ -71,15 +68,3 @@ def test_litellm(key_and_url: tuple[str, str], provider: str) -> None:
         litellm.embedding(
             model=f"{provider}/aladin", api_base=f"{url}/v1", api_key="wrong", input=texts
         )
-
-
-def test_the_snippets_of_the_guide_run(key_and_url: tuple[str, str], photo_folder: Path) -> None:
-    assert photo_folder.is_dir()
-    key, url = key_and_url
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 3
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block.replace("http://127.0.0.1:8000", url).replace('"KEY"', repr(key)), names)
-    assert np.linalg.norm(names["text"]) == pytest.approx(1, abs=1e-5)
-    assert names["words"].shape[1] == names["regions"].shape[1] == 8

@@ -51,7 +51,7 @@ def generated(
     key = add_key(folder / "keys.json", "writer", ["read", "write"])
     settings, metrics = ServiceSettings(keys_file=folder / "keys.json"), Metrics()
     workers = ThreadWorkers(WorkerPlan(index=index, settings=settings).make(), settings, metrics)
-    policy = make_policy(settings, metrics=metrics)
+    policy = make_policy(settings)
     with serve_in_thread(create_app(workers, settings, metrics, policy=policy)) as url:
         clients = Generated(generated_aladin, url, key)
         with clients.client, clients.stranger:

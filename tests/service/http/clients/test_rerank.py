@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),
 ]
 
-GUIDE = Path(__file__).parents[4] / "docs" / "doors" / "rerank.md"
 TEXT = "a red dog runs"
 
 
@@ -86,18 +84,3 @@ def test_litellm(key_and_url: tuple[str, str], provider: str) -> None:
             expected = best[result["index"]]
             assert result["relevance_score"] == pytest.approx(expected, abs=1e-6)
             assert result["document"]["text"]
-
-
-def test_the_snippets_of_the_guide_run(
-    key_and_url: tuple[str, str], photo_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert photo_folder.is_dir()
-    key, url = key_and_url
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        block = block.replace("http://127.0.0.1:8000", url).replace('"KEY"', repr(key))
-        exec(block.replace("snow-1", "plain"), {})
-    printed = capsys.readouterr().out
-    assert len(re.findall(r"^\d 0\.\d+ (?:probability|matching)$", printed, re.MULTILINE)) == 2
-    assert "relevance_score" in printed
