@@ -8,7 +8,7 @@ import logging
 import shutil
 import socket
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -21,20 +21,13 @@ from fastapi import FastAPI
 
 from aladin_network.calibration.calibration import (
     Calibration,
+    DataSample,
     DirectionCalibration,
-    ProbabilityModels,
-)
-from aladin_network.calibration.features import Feature, LogisticModel, Term
-from aladin_network.calibration.fitted_on import FittedOn, TextLengths
-from aladin_network.calibration.measures import (
-    CalibrationFigures,
     DirectionFigures,
-    Estimate,
-    NoMatchFigures,
-    ProbabilityFigures,
-    Reliability,
-    ReliabilityBin,
+    FittedOn,
 )
+from aladin_network.calibration.fitted_files import UNCORRECTED
+from aladin_network.calibration.judging import LogisticModel
 from aladin_network.checkpoint import save_checkpoint
 from aladin_network.config import (
     AlignmentHeadConfig,
@@ -150,87 +143,41 @@ def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def logistic(intercept: float, **weights: float) -> LogisticModel:
-    """A model of features as they are: ``logistic(-1.0, match=2.0)`` is ``2 match - 1``."""
-    names: dict[str, Feature] = {name: name for name in weights}  # type: ignore[misc]
-    terms = [
-        Term(feature=names[name], mean=0.0, deviation=1.0, weight=weight)
-        for name, weight in weights.items()
-    ]
-    return LogisticModel(intercept=intercept, terms=terms)
+def made_up_calibration(model_id: str, photos: int = 40, data: Iterable[str] = ()) -> Calibration:
+    """Return a calibration with coefficients that are easy to work with by hand.
 
-
-def made_up_calibration(
-    model_id: str, photos: int = 40, pool: int = 20, auroc: float = 0.9
-) -> Calibration:
-    """Return a calibration with coefficients that are easy to work with by hand, and few terms.
-
-    Log-odds of texts that ask for photos: of a hit ``4 per_word - log_words / 2 + match_gap``, of
-    any match ``8 per_word_gap + 1``; without alignment scores ``3 match`` and ``2 match - 1``. Of
-    photos that ask for texts: 1 less.
+    Log-odds of texts that ask for photos: of a hit ``3 match + align / 4 + gap / 2`` less half the
+    logarithm of the words, where the gap is that of the alignment scores; of any match those that
+    any of the ten likeliest is right, plus the gap of the best. Of photos that ask for texts: 1
+    less each. Its data set has the photos `data`; without any, an index takes it for its own.
     """
-    shift = {"text_to_image": 0.0, "image_to_text": -1.0}
-    directions = {
-        name: DirectionCalibration(
-            aligned=ProbabilityModels(
-                hit=logistic(less, per_word=4.0, log_words=-0.5, match_gap=1.0),
-                match=logistic(1.0 + less, per_word_gap=8.0),
-                no_match_below=0.25,
+
+    def direction(less: float) -> DirectionCalibration:
+        return DirectionCalibration(
+            aligned=True,
+            hit=LogisticModel(
+                intercept=less, weights=[3.0, 0.25, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, -0.5, 0.0]
             ),
-            matching=ProbabilityModels(
-                hit=logistic(less, match=3.0),
-                match=logistic(less - 1.0, match=2.0),
-                no_match_below=0.25,
-            ),
+            match=LogisticModel(intercept=less, weights=[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
+            no_match_below=-20.0,
+            figures=DirectionFigures(ece=0.02, auroc=0.9, false_alarms=0.05, detected=0.4),
         )
-        for name, less in shift.items()
-    }
-    reliability = Reliability(
-        ece=0.02,
-        ece_equal_width=0.03,
-        brier=0.1,
-        log_loss=0.3,
-        base_rate=0.2,
-        bins=[
-            ReliabilityBin(predicted=0.125, observed=0.105, weight=0.5),
-            ReliabilityBin(predicted=0.75, observed=0.77, weight=0.5),
-        ],
-    )
-    figures = ProbabilityFigures(
-        hits=reliability,
-        best_hit=reliability,
-        match=reliability,
-        no_match=NoMatchFigures(below=0.25, false_alarms=0.05, detected=0.4),
-        auroc={
-            "probability": Estimate(
-                value=auroc, low=round(auroc - 0.05, 4), high=round(auroc + 0.05, 4)
-            )
-        },
-        auroc_gain={},
-    )
-    of_direction = DirectionFigures(aligned=figures, matching=figures)
+
     return Calibration(
         model_id=model_id,
-        text_to_image=directions["text_to_image"],
-        image_to_text=directions["image_to_text"],
-        pool=pool,
+        text_to_image=direction(0.0),
+        image_to_text=direction(-1.0),
         fitted_on=FittedOn(
             data="captions.jsonl",
             split="val",
             photos=photos,
             texts=photos,
+            short_texts=7,
             searched="split",
-            prior=0.5,
-            text_lengths=TextLengths(low=1, high=30),
+            data_sample=DataSample.of(data),
+            correction=UNCORRECTED,
         ),
-        figures=CalibrationFigures(
-            measured_on="out of fold",
-            photos=photos,
-            auroc=figures.auroc,
-            auroc_gain=figures.auroc_gain,
-            text_to_image=of_direction,
-            image_to_text=of_direction,
-        ),
+        measured_on="out of fold",
     )
 
 

@@ -12,7 +12,6 @@ def match_nothing(route: Route) -> None:
     """Respond like the service if no hit is likely enough."""
     answer = route.fetch()
     changed = answer.json() | {
-        "match_probability": 0.04,
         "no_match": True,
         "probabilities_reliable": True,
         "unreliable_because": None,

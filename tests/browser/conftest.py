@@ -20,7 +20,7 @@ from aladin_network.calibration.calibration import (
     DirectionCalibration,
     write_calibration,
 )
-from aladin_network.calibration.features import LogisticModel, Term
+from aladin_network.calibration.judging import LogisticModel
 from aladin_network.checkpoint_files import read_model_id
 from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items
@@ -96,10 +96,9 @@ def index_folder(
 
 
 def _told_by_length(direction: DirectionCalibration) -> DirectionCalibration:
-    """Have the number of words alone tell whether there is a match: 5 % for one, 90 % for eight."""
-    words = Term(feature="log_words", mean=0.0, deviation=1.0, weight=2.5)
-    aligned = replace(direction.aligned, match=LogisticModel(intercept=-3.0, terms=[words]))
-    return replace(direction, aligned=aligned)
+    """Have the number of words alone tell whether there is a match: none for a single one."""
+    words = LogisticModel(intercept=-1.0, weights=[0.0, 0.0, 0.0, 0.0, 2.5, 0.0])
+    return replace(direction, match=words, no_match_below=0.0)
 
 
 @pytest.fixture(scope="package")

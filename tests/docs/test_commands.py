@@ -278,7 +278,7 @@ def reason_not_to_run(words: tuple[str, ...]) -> str | None:
 
 
 def is_to_be_run(command: Said) -> bool:
-    """Whether a command is complete: in prose, `aladin calibrate --prior` names an option."""
+    """Whether a command is complete: in prose, `aladin calibrate --split` names an option."""
     if command.words[0] != "aladin" or "..." in command.words or "--help" in command.words:
         return False
     path, lacks = parsed(command.words)
@@ -318,8 +318,6 @@ def test_every_command_runs_as_it_is_pasted(
     monkeypatch.setattr(
         "aladin_network.conversion.named_models._downloaded", lambda _: world / "SOURCE"
     )
-    for folds in ("CHOOSING_FOLDS", "JUDGING_FOLDS"):
-        monkeypatch.setattr(f"aladin_network.calibration.logistic_fit.{folds}", 2)
     lines = {
         command.words: command.document
         for command in said

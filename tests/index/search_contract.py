@@ -329,16 +329,16 @@ class SearchContract(ContractIndex):
         """They are the same whatever the order, the page and the fusion are."""
         query = made_up_query(np.random.default_rng(9))
         result = run_search(searcher, query, "text", "images", k=4, fusion=0.5)
-        assert result.match_probability is not None
+        assert result.probabilities_reliable is True
         assert all(0 < (hit.probability or 0) < 1 for hit in result.hits)
-        again = run_search(searcher, query, "text", "images", k=PHOTOS, rerank=False)
-        assert again.match_probability == pytest.approx(result.match_probability, abs=1e-4)
+        again = run_search(searcher, query, "text", "images", k=PHOTOS, fusion=1.0)
+        assert again.no_match == result.no_match
         of = {hit.id: hit.probability for hit in again.hits}
         for hit in result.hits:
             assert hit.probability == pytest.approx(of[hit.id], abs=1e-4)
         least = sorted(filter(None, of.values()))[PHOTOS // 2]
         likely = run_search(
-            searcher, query, "text", "images", k=PHOTOS, rerank=False, min_probability=least
+            searcher, query, "text", "images", k=PHOTOS, fusion=1.0, min_probability=least
         )
         assert [hit.id for hit in likely.hits] == [
             hit.id for hit in again.hits if (hit.probability or 0) >= least

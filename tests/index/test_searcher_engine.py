@@ -124,9 +124,8 @@ def test_without_tokens_the_first_stage_decides_and_the_answer_says_so(
     ]
     for hit in degraded.hits:
         assert (hit.stages.align, hit.per_word, hit.evidence) == (None, None, None)
-        # The words of a text that asks are there to be counted; those of texts that are found not.
-        assert (hit.probability is None) == (target == "texts")
-    assert (degraded.match_probability is None) == (target == "texts")
+        assert hit.probability is None
+    assert (degraded.no_match, degraded.unreliable_because) == (None, "no_alignment")
 
 
 def test_without_the_tokens_of_the_hits_there_is_an_order_and_no_evidence(

@@ -27,7 +27,7 @@ from aladin_network.types import Progress
 from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions
-from aladin_service.measure.calibration_split import RightAnswers
+from aladin_service.measure.query_texts import RightAnswers
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan

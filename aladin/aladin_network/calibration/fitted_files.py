@@ -2,8 +2,7 @@
 
 Probabilities are those of scores that are corrected alike: a calibration is used with the hubness
 correction that it was fitted with, or without one if there was none. So both are read, copied and
-dropped together. A calibration records the correction in `FittedOn.correction`; calibrations of
-older versions do not, and are taken to belong to the correction beside them.
+dropped together. A calibration records the correction in `FittedOn.correction`.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ def correction_id(constants: CorrectionConstants | None) -> str:
 
 
 def is_fitted_with(calibration: Calibration, constants: CorrectionConstants | None) -> bool:
-    """Tell whether a calibration is one of scores with a correction, or may be (older versions).
+    """Tell whether a calibration is one of scores with a correction.
 
     Args:
         calibration: Any calibration of the same weights.
         constants: Constants of the correction, or None for scores without one.
     """
-    return calibration.fitted_on.correction in (None, correction_id(constants))
+    return calibration.fitted_on.correction == correction_id(constants)
 
 
 def read_fitted(folder: Path, model_id: str) -> FittedFiles:

@@ -166,7 +166,6 @@ class EngineInfo:
         counts: Current number of items of each collection.
         changed: Whether items were added or removed since the generation was pushed.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
-        fitted_photos_indexed: See `Manifest`.
     """
 
     path: Path
@@ -182,7 +181,6 @@ class EngineInfo:
     counts: dict[Target, int]
     changed: bool
     calibration: Calibration | None
-    fitted_photos_indexed: float | None
 
 
 def describe_engine_index(path: Path, location: EngineLocation, client: EngineClient) -> EngineInfo:
@@ -216,5 +214,4 @@ def describe_engine_index(path: Path, location: EngineLocation, client: EngineCl
         counts={target: client.count(generation, target) for target in manifest.targets},
         changed=record.changed,
         calibration=manifest.calibration,
-        fitted_photos_indexed=manifest.fitted_photos_indexed,
     )

@@ -196,9 +196,6 @@ class Manifest:
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, whose banks are in a file, or None if the
             scores are not corrected.
-        fitted_photos_indexed: Share of the photos that the calibration was fitted on that are among
-            the images, estimated from a sample; or None if the calibration was fitted to this index
-            (`aladin calibrate --index`) or does not record its photos, or if there are no images.
         files: All files, by path relative to the folder of the generation.
     """
 
@@ -215,7 +212,6 @@ class Manifest:
     images: CollectionEntry | None
     texts: CollectionEntry | None
     calibration: Calibration | None = None
-    fitted_photos_indexed: float | None = None
     correction: CorrectionConstants | None = None
     files: dict[str, FileEntry]
 

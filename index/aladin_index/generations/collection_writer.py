@@ -25,8 +25,7 @@ from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
-from aladin_network.calibration.calibration import Calibration
-from aladin_network.calibration.fitted_on import hash_photo
+from aladin_network.calibration.calibration import Calibration, hash_photo
 from aladin_network.scoring.correction import HubCorrection
 from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Progress, Target
@@ -206,12 +205,11 @@ class FittedPhotos:
             calibration: Calibration of the generation, if it has one.
         """
         fitted_on = None if calibration is None else calibration.fitted_on
-        self._sample = frozenset((fitted_on and fitted_on.photo_sample) or ())
         # A calibration that was fitted to an index is of that index's photos, whatever the data.
         data = fitted_on.data_sample if fitted_on and fitted_on.searched == "split" else None
         self._data = frozenset(() if data is None else data.hashes)
         self._limit = "" if data is None else data.limit
-        self._found = self._compared = self._of_data = 0
+        self._compared = self._of_data = 0
         self._watched: Target | None = None
 
     def watch(self, sides: Mapping[Target, CollectionSource]) -> Mapping[Target, CollectionSource]:
@@ -219,41 +217,27 @@ class FittedPhotos:
 
         An index without images is known by the photos that its texts are captions of.
         """
-        if not self._sample and not self._data:
+        if not self._data:
             return sides
         self._watched = "images" if "images" in sides else "texts"
         side = sides[self._watched]
         return {**sides, self._watched: replace(side, parts=self._counted(side.parts))}
 
-    @property
-    def share(self) -> float | None:
-        """Share of the sample that was found, or None if there was nothing to compare."""
-        if self._watched != "images" or not self._sample:
-            return None
-        return self._found / len(self._sample)
-
-    @property
-    def compares(self) -> bool:
-        """Whether the calibration records its data set, so that other photos are recognised."""
-        return self._watched is not None and bool(self._data)
-
-    @property
-    def are_others(self) -> bool:
-        """Whether most photos are of other data; also where none of them can tell."""
-        return self.compares and self._of_data < max(1, _MOST * self._compared)
-
     def mark(self, calibration: Calibration | None) -> Calibration | None:
-        """Mark a calibration of other photos, so that it judges nothing here."""
-        if calibration is None or not self.compares:
+        """Mark a calibration of other photos, so that it judges nothing here.
+
+        Most photos are of other data, or none of them can tell.
+        """
+        if calibration is None or self._watched is None:
             return calibration
-        return replace(calibration, other_photos=self.are_others)
+        are_others = self._of_data < max(1, _MOST * self._compared)
+        return replace(calibration, other_photos=are_others)
 
     def _counted(self, parts: Iterable[EncodedPart]) -> Iterator[EncodedPart]:
         for part in parts:
             for item in part.items:
                 photo = item.id if self._watched == "images" else item.id.rpartition("#")[0]
                 hashed = hash_photo(photo)
-                self._found += hashed in self._sample
                 self._compared += hashed <= self._limit
                 self._of_data += hashed in self._data
             yield part

@@ -111,7 +111,6 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     going_live=going_live.carry,
                     made_by="compact",
                     calibration=index.manifest.calibration,
-                    fitted_photos_indexed=index.manifest.fitted_photos_indexed,
                     correction=index.correction(),
                 )
                 carried = going_live.carried

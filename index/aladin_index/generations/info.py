@@ -58,7 +58,6 @@ class IndexInfo:
         sides: Collections of images, texts or both.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, or None if scores are not corrected.
-        fitted_photos_indexed: See `Manifest`.
         pending: Changes of each collection that are not in the generation's files.
         memory: Memory estimate of each collection.
         total_bytes: Size of the generation's files and the model's, in bytes.
@@ -78,7 +77,6 @@ class IndexInfo:
     sides: dict[Target, CollectionEntry]
     calibration: Calibration | None
     correction: CorrectionConstants | None
-    fitted_photos_indexed: float | None
     pending: dict[Target, PendingChanges]
     memory: dict[Target, MemoryEstimate]
     total_bytes: int
@@ -112,7 +110,6 @@ def describe(path: Path) -> IndexInfo:
         sides=sides,
         calibration=manifest.calibration,
         correction=manifest.correction,
-        fitted_photos_indexed=manifest.fitted_photos_indexed,
         pending=pending_changes(path),
         memory={target: _memory(manifest, target, side) for target, side in sides.items()},
         total_bytes=sum(entry.bytes for entry in files),

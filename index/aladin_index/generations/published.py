@@ -182,7 +182,6 @@ def publish_entries(
         images=entries.get("images", manifest.images),
         texts=entries.get("texts", manifest.texts),
         calibration=calibration or manifest.calibration,
-        fitted_photos_indexed=None if calibration else manifest.fitted_photos_indexed,
         files=manifest.files | describe_files(folder, names),
     )
     write_manifest(folder, new)

@@ -142,7 +142,6 @@ def write_generation(
     going_live: GoingLive | None = None,
     made_by: MadeBy = "build",
     calibration: Calibration | None = None,
-    fitted_photos_indexed: float | None = None,
     correction: HubCorrection | None = None,
 ) -> int:
     """Write a new generation of an index, one part in memory at a time, and make it live.
@@ -163,8 +162,6 @@ def write_generation(
         going_live: Context manager for what changes together with it, see `publish_generation`.
         made_by: Operation that makes the generation; recorded in the manifest.
         calibration: Calibration of the model's scores among such items, or None if there is none.
-        fitted_photos_indexed: Value as in `Manifest`; given only by a compaction, because its
-            images are those of the previous generation. Otherwise they are counted here.
         correction: Hubness correction of the items, or None.
 
     Returns:
@@ -185,7 +182,6 @@ def write_generation(
     try:
         entries = _write_collections(folder, sides, fitted_photos, settings, progress, seconds)
         with seconds.measure("write"):
-            share = fitted_photos_indexed if made_by == "compact" else fitted_photos.share
             manifest = Manifest(
                 schema_version=SCHEMA_VERSION,
                 generation=generation,
@@ -198,7 +194,6 @@ def write_generation(
                 images=entries.get("images"),
                 texts=entries.get("texts"),
                 calibration=fitted_photos.mark(calibration),
-                fitted_photos_indexed=share,
                 correction=None if correction is None else correction.constants,
                 files=_describe_collections(folder, entries),
             )

@@ -32,7 +32,10 @@ from aladin_index.search.results import (
     TookMs,
 )
 from aladin_network.calibration.calibration import Unreliable
-from aladin_network.calibration.features import CandidateScores
+from aladin_network.calibration.judging import CandidateScores
+
+# Why an answer of a calibrated index has no probabilities.
+Unjudged = Unreliable | Literal["several_parts", "box"]
 
 
 class Times(NamedTuple):
@@ -49,21 +52,19 @@ class Verdict(NamedTuple):
     Attributes:
         kept: (kept,) int64, places of the hits that are likely enough.
         probabilities: Probability of each kept hit to belong to the query.
-        match_probability: Probability that any searched item belongs to the query.
-        no_match: Whether that is too little, or no hit of the first page is likely enough; None
-            if the probabilities are not reliable.
+        no_match: Whether nothing matches, or no hit of the first page is likely enough; None
+            without probabilities.
         reliable: Whether the calibration may judge this answer; None without a calibration.
-        unreliable_because: Why it may not, or None; several_parts and box without any probability.
+        unreliable_because: Why it may not, or None.
         filter_ignored: Whether `min_probability` was not applied because the probabilities are
             not reliable.
     """
 
     kept: NDArray[np.int64]
     probabilities: list[float] | list[None]
-    match_probability: float | None = None
     no_match: bool | None = None
     reliable: bool | None = None
-    unreliable_because: Unreliable | Literal["several_parts", "box"] | None = None
+    unreliable_because: Unjudged | None = None
     filter_ignored: bool = False
 
 
@@ -96,51 +97,50 @@ def judge(
     Args:
         search: The search.
         found: Result of the first stage, with the pool that hits are judged against.
-        ranked: The page; without alignment scores of the pool, the matching scores judge alone.
+        ranked: The page.
         hit_words: (hits,) `ValidSearch.word_counts` of the hits, or None to look them up.
     """
     calibration, pool, page = search.calibration, found.pool, ranked.ranking
-    # Without the second stage, the lengths of the texts found for an image are not known.
-    is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
-    if calibration is None or is_uncounted or len(pool.rows) == 0:
-        verdict = Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
-        if any(part.search.calibration for part in search.parts):
-            return verdict._replace(reliable=False, unreliable_because="several_parts")
-        if calibration is not None and search.query.box is not None:
-            return verdict._replace(reliable=False, unreliable_because="box")
-        return verdict
+    everything = Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
+    least = search.options.min_probability or 0.0
+    because = _unreliable_because(search, found, ranked)
+    if because is not None:
+        return everything._replace(
+            reliable=False, unreliable_because=because, filter_ignored=least > 0
+        )
+    if calibration is None or len(pool.rows) == 0:
+        return everything
     words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
-    candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
     if hit_words is None:
         hit_words = search.word_counts(page.rows)
-    hits = CandidateScores(page.rows, page.match, page.align, hit_words)
-    typed = len((search.query.text or "").split()) or None
-    embedding = search.query.encoding.embedding[0]
-    judgement = calibration.of(search.direction, typed).judge(candidates, hits, embedding)
-    unreliable_because = calibration.unreliable_because(
-        search.direction,
-        aligned=candidates.align is not None and hits.align is not None,
-        words=float(np.median(words)),
-        typed=typed,
+    judgement = calibration.of(search.direction).judge(
+        CandidateScores(pool.rows, pool.match, ranked.pool_align, words),
+        CandidateScores(page.rows, page.match, page.align, hit_words),
     )
-    least = search.options.min_probability or 0.0
-    if unreliable_because is not None:
-        return Verdict(
-            kept=np.arange(len(page.rows)),
-            probabilities=judgement.probabilities.tolist(),
-            match_probability=judgement.match_probability,
-            reliable=False,
-            unreliable_because=unreliable_because,
-            filter_ignored=least > 0,
-        )
     kept = np.flatnonzero(judgement.probabilities >= least)
     return Verdict(
         kept=kept,
         probabilities=judgement.probabilities[kept].tolist(),
-        match_probability=judgement.match_probability,
         no_match=judgement.no_match or (search.options.offset == 0 and len(kept) == 0),
         reliable=True,
     )
+
+
+def _unreliable_because(search: ValidSearch, found: Found, ranked: RankedPage) -> Unjudged | None:
+    """Return why the calibration may not judge an answer, or None; also without a calibration."""
+    if any(part.search.calibration for part in search.parts):
+        return "several_parts"
+    if search.calibration is None:
+        return None
+    if search.query.box is not None:
+        return "box"
+    # Without the second stage, the lengths of the texts found for an image are not known.
+    is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
+    is_aligned = ranked.pool_align is not None and ranked.ranking.align is not None
+    because = search.calibration.unreliable_because(search.direction, aligned=is_aligned)
+    if because is None and is_uncounted:
+        because = "no_alignment"
+    return None if because == "no_alignment" and len(found.pool.rows) == 0 else because
 
 
 def present(index: SearchBackend, pages: Sequence[Page], times: Times) -> list[SearchAnswer]:
@@ -201,7 +201,6 @@ def _answer(
         candidates=found.candidates,
         generation=index.manifest.generation,
         degraded=degraded,
-        match_probability=verdict.match_probability,
         no_match=verdict.no_match,
         probabilities_reliable=verdict.reliable,
         unreliable_because=verdict.unreliable_because,

@@ -147,8 +147,8 @@ class SearchHit:
         float | None,
         Field(
             description="Probability that the hit belongs to the query, 0 to 1; null if the index"
-            " is not calibrated, and between two images or two texts. Not to be shown or acted on"
-            " if the answer's `probabilities_reliable` is false."
+            " is not calibrated, between two images or two texts, and if the answer's"
+            " `probabilities_reliable` is false."
         ),
     ] = None
     stages: HitStages
@@ -246,41 +246,29 @@ class SearchAnswer:
             " are not reliable, so that no hit was left out. Empty if nothing was left out."
         ),
     ]
-    match_probability: Annotated[
-        float | None,
-        Field(
-            description="Probability that any searched item belongs to the query, 0 to 1; null as"
-            " `probability`, and if nothing passes the filter."
-        ),
-    ] = None
     no_match: Annotated[
         bool | None,
         Field(
-            description="Whether nothing is likely enough: `match_probability` is below the"
-            " threshold of the calibration, or `min_probability` left no hit of the first page;"
-            " null as `probability`, and if `probabilities_reliable` is false."
+            description="Whether nothing matches, judging by the scores of the best candidates, or"
+            " `min_probability` left no hit of the first page; null as `probability`, and if"
+            " nothing passes the filter."
         ),
     ] = None
     probabilities_reliable: Annotated[
         bool | None,
         Field(
-            description="Whether the index's calibration may judge this answer: it separates"
-            " queries that have a match from those that have none, and was fitted to texts of"
-            " this length. If false, `no_match` is null and `min_probability` leaves nothing out;"
-            " null as `probability`."
+            description="Whether the index's calibration may judge this answer. If false, there are"
+            " no probabilities, `no_match` is null and `min_probability` leaves nothing out; null"
+            " if the index is not calibrated, and between two images or two texts."
         ),
     ] = None
     unreliable_because: Annotated[
         str | None,
         Field(
             description="Why `probabilities_reliable` is false: other_photos, most photos of the"
-            " index are of other data than the calibration was fitted on; weak_calibration, the"
-            ' held-out AUROC of "is there a match at all" is below 0.75 for every kind of'
-            " queries without a match; unknown_text_lengths,"
-            " the calibration does not record the lengths of its texts (fit it again);"
-            " text_length, the text, or for an image query the texts found, are shorter or longer"
-            " than those; several_parts or box, it was fitted to queries of one part and to whole"
-            " photos, and there are no probabilities. Otherwise null."
+            " index are of other data than the calibration was fitted on; no_alignment, it judges"
+            " by the scores of both stages, and the second gave none; several_parts or box, it was"
+            " fitted to queries of one part and to whole photos. Otherwise null."
         ),
     ] = None
     unknown_fields: Annotated[

@@ -29,6 +29,7 @@ from aladin_index.search.region_embedder import LazyEmbedder
 from aladin_index.search.rerank import rerank
 from aladin_index.search.results import SearchAnswer
 from aladin_index.settings import EXACT_ALIGN
+from aladin_network.calibration.judging import POOL
 from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
@@ -62,7 +63,7 @@ class TwoStageSearcher:
     `aladin_index.search.parts`.
 
     If the index is calibrated, hits have probabilities. They are computed from both stages'
-    scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
+    scores, compared with those of the first stage's best items (`POOL`; with a filter,
     the best that pass it), and do not depend on the order or the page.
 
     Attributes:
@@ -240,7 +241,7 @@ class TwoStageSearcher:
             weight=weight,
             calibration=judging,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
-            pool_size=0 if judging is None or query.box is not None else judging.pool,
+            pool_size=0 if judging is None or query.box is not None else POOL,
             own_rows=() if own is None else (own.row,),
             received_s=received_s,
             words=find_words(collection, query.text or "") if options.lexical else None,

@@ -19,15 +19,8 @@ _REASONS = {
         "belong",
         _FIT,
     ),
-    "weak_calibration": _Reason(
-        "the index's calibration hardly tells queries that have a match from those that have none"
-    ),
-    "unknown_text_lengths": _Reason(
-        "the index's calibration does not record the lengths of the texts that it was fitted on",
-        "aladin calibrate fits it anew",
-    ),
-    "text_length": _Reason(
-        "the text is shorter or longer than those that the index's calibration was fitted on"
+    "no_alignment": _Reason(
+        "the index's calibration judges by the scores of both stages, and the second gave none"
     ),
     "several_parts": _Reason("the index's calibration was fitted to queries of one part"),
     "box": _Reason("the index's calibration was fitted to whole photos"),

@@ -172,19 +172,12 @@ CalibratedIndexOption = Annotated[
         "calibration there.",
     ),
 ]
-PriorOption = Annotated[
-    float, typer.Option("--prior", help="Expected share of queries that have a match.")
-]
 FalseAlarmsOption = Annotated[
     float,
     typer.Option(
         "--false-alarms",
         help="Accepted share of queries with a match that are wrongly reported as having none.",
     ),
-]
-ReliabilityPlotOption = Annotated[
-    Path | None,
-    typer.Option("--plot", metavar="FILE.png", help="Draw the reliability diagrams there."),
 ]
 
 
@@ -194,56 +187,44 @@ def calibrate(
     split: SplitOption = "val",
     report_split: ReportSplitOption = None,
     index: CalibratedIndexOption = None,
-    prior: PriorOption = 0.5,
     false_alarms: FalseAlarmsOption = 0.05,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
-    plot: ReliabilityPlotOption = None,
 ) -> None:
-    """Fit the probabilities of hits, and that anything matches.
+    """Fit the probabilities of hits, and when to say that nothing matches.
 
     In: CHECKPOINT, and the photos and captions of DATA. Every caption is a query for its photo,
     and every photo for its captions: once among all items and once without the right answers. So
     are nouns and noun phrases of the captions, for all photos whose captions say as much.
-    Captions with one word exchanged and texts of foreign subjects are queries that nothing matches.
+    Texts of foreign subjects are queries that nothing matches.
     Out: probabilities, fitted to the scores of these results and stored with the checkpoint, or
     with --index in a new generation of the index, live at once. An index built later copies the
-    calibration of its checkpoint. On stdout: expected calibration error, Brier score and log loss
-    of the hits of the first page, of the best hit and of "is there a match at all", and the AUROC
-    of the latter, also by kind of the queries without a match, beside plain thresholds on the
-    scores, each with its 95 % interval; all of them
-    on photos that the judging models were not fitted to.
+    calibration of its checkpoint. On stdout: for each direction the expected calibration error of
+    the hits of the first page, the AUROC of "is there a match at all", and how often answers say
+    that nothing matches; on photos that the judging models were not fitted to.
     """
     from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
-    from aladin_service.reports.calibration_report import (
-        calibration_data,
-        calibration_lines,
-        calibration_tables,
-        draw_reliability,
-    )
-    from aladin_service.reports.index_plot import check_plot
-    from aladin_service.reports.tables import print_table
+    from aladin_service.reports.index_facts import calibration_data, calibration_facts
+    from aladin_service.reports.tables import facts_table, print_table
     from aladin_training.data.records import strict_data
 
     options = CalibrateOptions(
-        split=chosen_split(split),
-        report_split=report_split,
-        prior=prior,
-        false_alarms=false_alarms,
+        split=chosen_split(split), report_split=report_split, false_alarms=false_alarms
     )
-    if plot is not None:
-        check_plot(plot)
     store = opened_regions(regions, region_labels)
     with strict_data(strict), stderr_progress() as progress:
         report = calibrate_system(checkpoint, data, options, index, progress, store)
-    if plot is not None:
-        draw_reliability(plot, report.calibration)
+    calibration = report.calibration
     if as_json:
-        typer.echo(json.dumps(calibration_data(report), indent=2))
+        content = {**(calibration_data(calibration) or {}), "generation": report.generation}
+        typer.echo(json.dumps(content, indent=2))
         return
-    for table in calibration_tables(report.calibration):
-        print_table(table)
-    for line in calibration_lines(report, index or checkpoint):
-        typer.echo(line)
+    print_table(
+        facts_table([*calibration_facts(calibration), ("figures", calibration.measured_on)])
+    )
+    if report.generation is None:
+        typer.echo(f"{checkpoint}: calibrated; indexes that are built from now on take it over")
+    else:
+        typer.echo(f"{index}: calibrated, generation {report.generation}")

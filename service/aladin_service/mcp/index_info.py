@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from aladin_index.search.unreliable import unreliable_reason
 from aladin_network.types import Target
 from aladin_service.client_errors import RefusedInputError
 from aladin_service.mcp.access import IndexAccess
@@ -146,18 +145,17 @@ def _probabilities(info: LiveIndexInfo) -> ProbabilityInfo:
             meaning="The index is not calibrated: hits have scores only, which order them, and"
             " min_probability is an error. Look at the photos to judge whether they match.",
         )
-    why = calibration.unreliable.text_to_image
-    if why is not None:
+    if calibration.other_photos:
         return ProbabilityInfo(
             available=False,
-            meaning=f"The index has a calibration, but its probabilities are not reliable:"
-            f" {unreliable_reason(why)}. Go by the order of the hits, and look at the photos.",
+            meaning="There are no probabilities, since the index's calibration was fitted on"
+            " photos of other data. Go by the order of the hits, and look at the photos.",
         )
     fitted = calibration.fitted_on
     return ProbabilityInfo(
         available=True,
         meaning="`probability` is the probability that this hit matches the query;"
-        " `match_probability` that anything in the index does. Of hits with 0.8, about 80 in 100"
+        " `no_match` says that nothing in the index does. Of hits with 0.8, about 80 in 100"
         f" match. Fitted to {fitted.photos} photos and {fitted.texts} texts. Answers that they"
         " cannot judge have none, and a note says why; between two photos, or two texts, there are"
         " none.",

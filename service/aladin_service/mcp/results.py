@@ -92,9 +92,6 @@ class SearchResult(BaseModel):
     next_offset: Annotated[
         int | None, Field(description="The offset of the next page; absent on the last one.")
     ] = None
-    match_probability: Annotated[
-        float | None, Field(description="Probability that anything in the index matches the query.")
-    ] = None
     no_match: Annotated[
         bool | None,
         Field(description="True: probably nothing in the index matches; say so to the user."),
@@ -166,7 +163,6 @@ def search_result(answer: SearchAnswer, found: ItemKind, options: SearchOptions)
         found=found,
         hits=[_hit(hit, judged=judged) for hit in answer.hits],
         next_offset=following if more and following <= MAX_OFFSET else None,
-        match_probability=_rounded(answer.match_probability) if judged else None,
         no_match=answer.no_match,
         parts=None
         if answer.parts is None

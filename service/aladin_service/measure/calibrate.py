@@ -8,41 +8,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.settings import BuildSettings
-from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.calibration.calibration import (
+    Calibration,
+    DataSample,
+    FittedOn,
+    write_calibration,
+)
 from aladin_network.calibration.fit import (
+    LEAST_PHOTOS,
     AskedDirection,
-    AskedShortTexts,
+    AskedQuery,
     ReportQueries,
     fit_calibration,
 )
 from aladin_network.calibration.fitted_files import correction_id
-from aladin_network.calibration.fitted_on import DataSample, FittedOn, TextLengths, sample_photos
-from aladin_network.calibration.logistic_fit import LEAST_PHOTOS
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.correction import HubCorrection, read_correction
-from aladin_network.types import Direction, Progress
-from aladin_service.measure.calibration_index import ask_images, ask_texts
-from aladin_service.measure.calibration_split import (
+from aladin_network.scoring.correction_fit import TARGET_OF
+from aladin_network.types import Direction, Progress, Target
+from aladin_service.measure.asked_queries import (
+    AskedCollection,
     EncodedSplit,
-    RightAnswers,
     ask_split,
     encode_split,
 )
-from aladin_service.measure.short_queries import (
-    ask_short_queries,
+from aladin_service.measure.query_texts import (
+    RightAnswers,
+    TextQueries,
+    encode_foreign_queries,
     encode_short_queries,
     right_by_captions,
-)
-from aladin_service.measure.unmatched_queries import (
-    UnmatchedQueries,
-    ask_unmatched,
-    encode_unmatched_queries,
 )
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
@@ -58,24 +61,20 @@ class CalibrateOptions:
         split: Split of the data to fit to, or None for all photos.
         report_split: Split of the data to report on, or None for the photos of `split`, each judged
             by models that were fitted without it.
-        prior: Share of queries that have a match.
         false_alarms: Share of the queries with a match whose answer may report that there is none.
     """
 
     split: str | None = "val"
     report_split: str | None = None
-    prior: float = 0.5
     false_alarms: float = 0.05
 
     def __post_init__(self) -> None:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: If a prior is outside of (0, 1), a share is outside of [0, 1), or a report
-                is requested on the photos used for the fit.
+            ConfigError: If a share is outside of [0, 1), or a report is requested on the photos
+                used for the fit.
         """
-        if not 0 < self.prior < 1:
-            raise ConfigError(f"prior: expected more than 0 and less than 1, got {self.prior}")
         if not 0 <= self.false_alarms < 1:
             raise ConfigError(
                 f"false_alarms: expected at least 0 and less than 1, got {self.false_alarms}"
@@ -120,7 +119,7 @@ def calibrate_system(
         options: Options; see `CalibrateOptions`.
         index: Index whose items are searched and that stores the calibration, or None to search the
             photos and captions of the split and store it with the checkpoint.
-        progress: Receives the progress over photos, captions, queries and models.
+        progress: Receives the progress over photos, captions and queries.
         regions: Regions of the photos, for a network that reads regions.
         right_answers: Tells which photos a text is right for. With None, a caption is right for its
             own photo, and a short text for those whose captions' own words say as much.
@@ -145,25 +144,18 @@ def calibrate_system(
         _check_enough(records, options.split, data)
         reported = [] if options.report_split is None else source.records(options.report_split)
         split = source.encode(records)
-        asked = _ask(source, split, opened, source.encode_unmatched(split))
-        short_texts = source.ask_short_texts(split)
+        asked, short_texts = source.ask(split, opened)
         report_on = None
         if options.report_split is not None:
-            others = source.encode(reported)
-            report_on = ReportQueries(
-                options.report_split,
-                _ask(source, others, opened, source.encode_unmatched(others)),
-                source.ask_short_texts(others),
-            )
+            others, _ = source.ask(source.encode(reported), opened)
+            report_on = ReportQueries(options.report_split, others)
     fitted_on = FittedOn(
         data=data.name,
         split=options.split,
         photos=len(split.records),
         texts=len(split.caption_ids),
+        short_texts=short_texts,
         searched="split" if index is None else "index",
-        prior=options.prior,
-        text_lengths=TextLengths.of(split.words),
-        photo_sample=sample_photos(record.id for record in split.records),
         data_sample=DataSample.of(record.id for record in source.records(None)),
         correction=correction_id(None if correction is None else correction.constants),
     )
@@ -174,8 +166,6 @@ def calibrate_system(
         fitted_on,
         options.false_alarms,
         report_on,
-        progress,
-        short_texts,
     )
     if index is not None:
         return CalibrateReport(calibration, store_calibration(index, calibration))
@@ -213,21 +203,81 @@ class _Source(NamedTuple):
             self.right_answers,
         )
 
-    def encode_unmatched(self, split: EncodedSplit) -> UnmatchedQueries | None:
-        """Make and encode texts that no photo of a split matches."""
-        right_answers = self.right_answers or right_by_captions
-        model = self.checkpoint.model
-        return encode_unmatched_queries(model, split.records, right_answers, self.progress)
+    def ask(
+        self, split: EncodedSplit, index: SearchIndex | None
+    ) -> tuple[Mapping[Direction, AskedDirection], int]:
+        """Run the queries of both directions.
 
-    def ask_short_texts(self, split: EncodedSplit) -> AskedShortTexts | None:
-        """Search the photos of a split for short texts of its captions."""
-        model = self.checkpoint.model
-        right_answers = self.right_answers or right_by_captions
-        queries = encode_short_queries(model, split.records, right_answers, self.progress)
-        if queries is None:
+        A collection that the index lacks answers nothing; there the split's own items stand in.
+
+        Returns:
+            The queries by direction, and the number of short texts among them.
+        """
+        model, right_answers = self.checkpoint.model, self.right_answers or right_by_captions
+        few = split.records
+        short = encode_short_queries(model, few, right_answers, self.progress)
+        foreign = encode_foreign_queries(model, few, right_answers, self.progress)
+        captions = split.captions
+        to_photos = [each for each in (captions, foreign) if each is not None]
+        images = self._collection(split, "text_to_image", index)
+        texts = self._collection(split, "image_to_text", index)
+        by_text: list[AskedQuery] = []
+        for each in to_photos:
+            if images is None:
+                by_text += self._ask_split(split, each, "text_to_image")
+            else:
+                by_text += images.ask(each.encoded, each.right, each.groups, self.progress)
+        if short is not None:
+            by_text += self._ask_split(split, short, "text_to_image")
+        if texts is None:
+            by_photo = self._ask_split(split, captions, "image_to_text")
+        else:
+            photos = np.arange(split.images.size)
+            by_photo = texts.ask(split.images, captions.right.T, photos, self.progress)
+        asked: dict[Direction, AskedDirection] = {
+            "text_to_image": AskedDirection(by_text, _candidates(index, "images")),
+            "image_to_text": AskedDirection(by_photo, _candidates(index, "texts")),
+        }
+        return asked, 0 if short is None else short.encoded.size
+
+    def _ask_split(
+        self, split: EncodedSplit, texts: TextQueries, direction: Direction
+    ) -> list[AskedQuery]:
+        number, aligned = BuildSettings().default_candidates, self.checkpoint.alignment_trained
+        return ask_split(
+            self.checkpoint.model,
+            split.images,
+            texts,
+            direction,
+            number,
+            self.correction,
+            is_aligned=aligned,
+        )
+
+    def _collection(
+        self, split: EncodedSplit, direction: Direction, index: SearchIndex | None
+    ) -> AskedCollection | None:
+        """Return the collection that a direction searches, or None without one."""
+        target = TARGET_OF[direction]
+        if index is None or target not in index.manifest.targets:
             return None
-        number = BuildSettings().default_candidates
-        return ask_short_queries(model, split.images, queries, number, self.correction)
+        answers, ids = split.images, [record.id for record in split.records]
+        if target == "texts":
+            answers, ids = split.captions.encoded, list(split.caption_ids)
+        return AskedCollection(
+            index.side(target),
+            answers,
+            ids,
+            index.manifest.candidates(target),
+            self.correction,
+            is_aligned=self.checkpoint.alignment_trained,
+        )
+
+
+def _candidates(index: SearchIndex | None, target: Target) -> int:
+    if index is None or target not in index.manifest.targets:
+        return BuildSettings().default_candidates
+    return index.manifest.candidates(target)
 
 
 def _check_enough(records: Sequence[Record], split: str | None, data: Path) -> None:
@@ -238,40 +288,3 @@ def _check_enough(records: Sequence[Record], split: str | None, data: Path) -> N
             f"calibration: expected at least {LEAST_PHOTOS} photos with captions, found {found} "
             f"in {where}"
         )
-
-
-def _ask(
-    source: _Source,
-    split: EncodedSplit,
-    index: SearchIndex | None,
-    unmatched: UnmatchedQueries | None,
-) -> Mapping[Direction, AskedDirection]:
-    """Run the queries of both directions.
-
-    A side that the index lacks answers nothing; there the split's own items stand in. Texts that
-    nothing matches search photos.
-    """
-    asked: dict[Direction, AskedDirection] = {}
-    if index is not None:
-        for target in index.manifest.targets:
-            number = index.manifest.candidates(target)
-            side = index.side(target)
-            if target == "images":
-                queries = ask_images(
-                    side, split, number, source.progress, source.correction, unmatched
-                )
-                asked["text_to_image"] = AskedDirection(queries, number)
-            else:
-                queries = ask_texts(side, split, number, source.progress, source.correction)
-                asked["image_to_text"] = AskedDirection(queries, number)
-    if len(asked) < 2:
-        number = BuildSettings().default_candidates
-        model, correction = source.checkpoint.model, source.correction
-        among = ask_split(model, split, number, correction)
-        for direction in ("text_to_image", "image_to_text"):
-            if direction not in asked:
-                queries = among(direction)
-                if direction == "text_to_image" and unmatched is not None:
-                    queries += ask_unmatched(model, split.images, unmatched, number, correction)
-                asked[direction] = AskedDirection(queries, number)
-    return asked

@@ -90,10 +90,8 @@ async function sortMore(list, search, act) {
   offerFurther(list, search, answer, act);
 }
 
-// With a smallest probability, hidden hits make a page shorter although others may follow; a set may
-// be larger than a page.
-function isLast(search, { hits, set }) {
-  if (set?.size != null) return hits.length === 0 || !set.truncated;
+// With a smallest probability, hidden hits make a page shorter although others may follow.
+function isLast(search, { hits }) {
   return hits.length === 0 || (hits.length < hitsAtOnce(search) && search.minProbability === null);
 }
 
@@ -137,14 +135,10 @@ function actionsOf(list, { open, similar }) {
 // --- The summary ---
 
 function showNoMatch(answer) {
-  const chance = answer.match_probability ?? null;
-  // At a probability of 0 nothing was searched, and the status explains why.
-  const none = answer.no_match === true && chance !== 0;
+  const none = answer.no_match === true;
   at("no-match").hidden = !none;
   at("found").classList.toggle("no-match", none);
   at("nearest").hidden = answer.hits.length === 0;
-  at("no-match-chance").textContent =
-    chance === null ? "" : `Probability that any item matches: ${percent(chance)}.`;
 }
 
 // What is shown, and under "Details" how it was found.

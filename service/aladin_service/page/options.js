@@ -64,8 +64,7 @@ export function showUsed(answer) {
     fusion.value = answer.fusion;
     showValues();
   }
-  const calibrated = answer.match_probability ?? answer.hits[0]?.probability ?? null;
-  if (calibrated !== null) offerProbability();
+  if (answer.probabilities_reliable) offerProbability();
 }
 
 // Only a calibrated index has probabilities.

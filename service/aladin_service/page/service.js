@@ -75,7 +75,7 @@ export async function askSearch(search, signal, more = {}) {
     request.headers = { "Content-Type": "application/json" };
     request.body = JSON.stringify({ ...what, ...options });
   }
-  return withoutUnreliable(await (await ask(`v1/search/${target}`, request)).json());
+  return (await ask(`v1/search/${target}`, request)).json();
 }
 
 // The fields of a query of several parts: of each role what it asks for.
@@ -97,13 +97,6 @@ function base64Of(file) {
     reader.onerror = () => reject(new Problem("the file cannot be read", { status: 415 }));
     reader.readAsDataURL(file);
   });
-}
-
-// The page shows no probability for a query that the calibration cannot judge.
-function withoutUnreliable(answer) {
-  if (answer.probabilities_reliable === true) return answer;
-  const hits = answer.hits.map((hit) => ({ ...hit, probability: null }));
-  return { ...answer, hits, match_probability: null, no_match: null };
 }
 
 export async function describeIndex() {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -11,19 +10,8 @@ from aladin_index.engines.engine_index import EngineInfo
 from aladin_index.format.left_out import LeftOut
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Tuning
 from aladin_index.generations.info import IndexInfo, MemoryEstimate
-from aladin_index.search.unreliable import unreliable_reason
-from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
-from aladin_network.calibration.fitted_on import FittedOn
-from aladin_network.calibration.measures import DirectionFigures
+from aladin_network.calibration.calibration import Calibration, DirectionCalibration
 from aladin_service.reports.correction_report import constants_words
-
-# With ten times as many non-matching items, the best of them scores half a standard deviation
-# higher, so the same score gap means that much less.
-_FAR = 10
-
-# If an index contains at least this share of the photos of the calibration, it counts as an index
-# of those photos.
-_MOST = 0.5
 
 
 def index_data(info: IndexInfo) -> dict[str, Any]:
@@ -64,7 +52,7 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
     facts += _left_out_facts(info.left_out)
     if info.correction is not None:
         facts += [("hubness correction", line) for line in constants_words(info.correction)]
-    return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)
+    return facts + calibration_facts(info.calibration)
 
 
 def _left_out_facts(left_out: LeftOut) -> list[tuple[str, str]]:
@@ -95,145 +83,50 @@ def recall_warnings(info: IndexInfo) -> list[str]:
     ]
 
 
-def calibration_warnings(info: IndexInfo) -> list[str]:
-    """List the collections with far more or fewer items than the calibration was fitted on."""
-    if info.calibration is None or info.calibration.fitted_on.searched != "split":
-        return []
-    fitted_on = info.calibration.fitted_on
-    searched = {"images": fitted_on.photos, "texts": fitted_on.texts}
-    return [
-        f"probabilities were fitted among {searched[target]:,} {target}, this index has "
-        f"{side.count:,}; the same score gap is "
-        + ("weaker" if side.count > searched[target] else "stronger")
-        + f" evidence here: fit them again with aladin calibrate --index {info.path}"
-        for target, side in info.sides.items()
-        if not searched[target] / _FAR <= side.count <= searched[target] * _FAR
-    ]
-
-
 def calibration_data(calibration: Calibration | None) -> dict[str, Any] | None:
-    """Return a calibration as JSON data, with the directions that it is not reliable for."""
+    """Return a calibration as JSON data."""
     if calibration is None:
         return None
     data: dict[str, Any] = asdict(calibration)
-    data["unreliable"] = calibration.unreliable
-    for sample in ("photo_sample", "data_sample"):
-        del data["fitted_on"][sample]  # hashes, which tell people nothing
+    del data["fitted_on"]["data_sample"]  # hashes, which tell people nothing
     return data
 
 
-def calibration_facts(
-    calibration: Calibration | None, photos_indexed: float | None
-) -> list[tuple[str, str]]:
-    """Return the reliability of the probabilities of hits, as names and values.
-
-    Args:
-        calibration: Calibration of the index, or None if it has none.
-        photos_indexed: Share of the photos used for the fit that are indexed, see `Manifest`.
-    """
+def calibration_facts(calibration: Calibration | None) -> list[tuple[str, str]]:
+    """Return what the probabilities of hits were fitted on and how good they are."""
     if calibration is None:
         return [("probabilities", "none, not calibrated")]
-    on, figures = calibration.fitted_on, calibration.figures
+    on = calibration.fitted_on
     split = "" if on.split is None else f", {on.split}"
+    data = f"{on.photos:,} photos and {on.texts:,} texts ({on.data}{split})"
+    unused = "not used, most photos are of other data: " if calibration.other_photos else ""
     return [
-        (
-            "probabilities",
-            f"fitted on {on.photos:,} photos and {on.texts:,} texts ({on.data}{split})",
-        ),
-        ("  fitted photos", _photos_fact(on, photos_indexed)),
-        ("  fitted texts", lengths_fact(on)),
-        ("  text to image", _probability_figures(figures.text_to_image)),
-        *_short_facts(calibration),
-        ("  image to text", _probability_figures(figures.image_to_text)),
-        *(
-            (f"  {direction}", f"never judged, no probability is shown: {reason}")
-            for direction, reason in unreliable_kinds(calibration)
-        ),
+        ("probabilities", f"{unused}fitted on {data}"),
+        ("  text to image", figures_fact(calibration.text_to_image)),
+        ("  image to text", figures_fact(calibration.image_to_text)),
     ]
 
 
-def taken_over_line(info: IndexInfo) -> str | None:
-    """Report that a generation's calibration was fitted on photos other than its own.
-
-    Returns:
-        None where the calibration was fitted to this index, or where at least half of the photos
-        fitted to are in it: then it was fitted on these photos, or on a sample of them.
-    """
-    calibration, share = info.calibration, info.fitted_photos_indexed
-    if calibration is None or "images" not in info.sides:
-        return None
-    on = calibration.fitted_on
-    if calibration.other_photos:
-        return (
-            f"the probabilities are not used: they were fitted on {on.data}, to which most photos "
-            "of this index do not belong; to fit them to this index: aladin calibrate CHECKPOINT "
-            f"DATA --index {info.path}"
-        )
-    if share is None and (on.photo_sample is not None or on.searched == "index"):
-        return None
-    if share is not None and share >= _MOST:
-        return None
-    split = "" if on.split is None else f", split {on.split}"
+def figures_fact(direction: DirectionCalibration) -> str:
+    """Describe the quality of the probabilities of a direction."""
+    figures = direction.figures
+    stages = "" if direction.aligned else "by the first stage alone; "
     return (
-        f"the probabilities are the model's, fitted on {on.photos:,} photos of {on.data}{split}: "
-        f"{_photos_fact(on, share)}; to fit them to this index: aladin calibrate CHECKPOINT DATA "
-        f"--index {info.path}"
+        f"{stages}calibration error {figures.ece:.3f}; AUROC of any match {figures.auroc:.3f}; "
+        f"nothing matches: said of {figures.detected:.0%} of queries without a match, and of "
+        f"{figures.false_alarms:.0%} of those with one"
     )
 
 
-def lengths_fact(fitted_on: FittedOn) -> str:
-    """Describe the lengths of the texts that a calibration was fitted on."""
-    lengths = fitted_on.text_lengths
-    if lengths is None:
-        return "their lengths were not recorded"
-    return f"{lengths.low} to {lengths.high} tokens"
-
-
-def unreliable_kinds(calibration: Calibration) -> Iterator[tuple[str, str]]:
-    """Yield the name of each kind of query without reliable probabilities, and the reason."""
-    codes = calibration.unreliable
-    kinds = {
-        "text to image": codes["captions"],
-        "short texts": None if calibration.short_texts is None else codes["short_texts"],
-        "image to text": codes["image_to_text"],
-    }
-    for kind, code in kinds.items():
-        if code is not None:
-            reason = unreliable_reason(code, remedy=True)
-            if code == "weak_calibration":
-                reason += f" (AUROC of any match below {LEAST_AUROC:g})"
-            yield kind, reason
-
-
-def _short_facts(calibration: Calibration) -> Iterator[tuple[str, str]]:
-    short = calibration.short_texts
-    if short is None:
-        yield "  short texts", "not fitted; texts shorter than captions are not judged"
-    else:
-        lengths = f"{short.lengths.low} to {short.lengths.high} tokens"
-        yield (
-            "  short texts",
-            f"{short.texts:,} of {lengths}; {_probability_figures(short.figures)}",
-        )
-
-
-def _photos_fact(fitted_on: FittedOn, indexed: float | None) -> str:
-    if fitted_on.photo_sample is None:
-        return "which photos was not recorded"
-    if indexed is None:
-        return "fitted to this index" if fitted_on.searched == "index" else "no photos here"
-    if indexed == 0:
-        return "none of them is in this index"
-    return f"about {indexed:.0%} of them are in this index"
-
-
-def _probability_figures(figures: DirectionFigures) -> str:
-    aligned = figures.aligned
-    auroc = aligned.auroc["probability"]
+def taken_over_line(info: IndexInfo) -> str | None:
+    """Report that a generation's calibration was fitted on photos of other data than its own."""
+    calibration = info.calibration
+    if calibration is None or not calibration.other_photos:
+        return None
     return (
-        f"ECE {aligned.hits.ece:.3f} of hits, {aligned.match.ece:.3f} of any match; AUROC of any "
-        f"match {auroc.value:.3f} ({auroc.low:.3f} to {auroc.high:.3f}); no match below "
-        f"{aligned.no_match.below:.3f}"
+        f"the probabilities are not used: they were fitted on {calibration.fitted_on.data}, to "
+        "which most photos of this index do not belong; to fit them to this index: aladin calibrate"
+        f" CHECKPOINT DATA --index {info.path}"
     )
 
 
@@ -305,4 +198,4 @@ def engine_index_facts(info: EngineInfo) -> list[tuple[str, str]]:
             (target, f"{info.counts[target]:,}, {side.count:,} were pushed"),
             *side_facts(side, info.default_candidates),
         ]
-    return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)
+    return facts + calibration_facts(info.calibration)

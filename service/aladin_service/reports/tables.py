@@ -157,7 +157,7 @@ def answer_lines(
     if names and not answer.hits:
         yield f"no item has a field {names} to {'filter' if filtered else 'sort'} by{fields}"
         return
-    if filtered and not answer.hits and answer.match_probability is None:
+    if filtered and not answer.hits and answer.no_match is None:
         yield "nothing passes the filter"
         return
     judged = answer.probabilities_reliable is True
@@ -174,10 +174,9 @@ def answer_lines(
             yield f"{'':>6}{scores.score:>8.3f}  {part.role} {asked}"
             for line in _evidence_lines(scores):
                 yield f"  {line}"
-    if judged:
-        verdict = "; nothing is likely enough" if answer.no_match else ""
-        yield f"probability of any match {answer.match_probability:.3f}{verdict}"
-    elif "min_probability" in answer.degraded:
+    if answer.no_match:
+        yield "nothing is likely to match"
+    if "min_probability" in answer.degraded:
         reason = unreliable_reason(answer.unreliable_because, remedy=True)
         yield f"--min-probability was not applied: {reason}"
     if answer.suggestion:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from aladin_index.search.results import Box
-from aladin_service.search.calibration_answers import IndexCalibration
 
 
 class _IndexPart(BaseModel):
@@ -74,6 +73,54 @@ class LeftOutInfo(_IndexPart):
     )
     not_followed: str | None = Field(
         description="Why the folders are not followed any more; null if they are, or never were."
+    )
+
+
+class CalibratedOn(BaseModel):
+    """The queries whose scores the probabilities were fitted to."""
+
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
+
+    data: str = Field(description="Name of the data set.")
+    split: str | None
+    photos: int
+    texts: int = Field(description="Number of captions.")
+    short_texts: int = Field(description="Number of nouns and noun phrases.")
+    searched: str = Field(description="split: its own photos and texts; index: those of an index.")
+
+
+class CalibrationFigures(BaseModel):
+    """Quality of the probabilities of one direction, on photos that were not used for the fit."""
+
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
+
+    ece: float = Field(description="Expected calibration error of the hits of a first page.")
+    auroc: float = Field(description="How often a query with a match is told from one without.")
+    false_alarms: float = Field(description="Share of queries with a match that get `no_match`.")
+    detected: float = Field(description="Share of queries without a match that get `no_match`.")
+
+
+class CalibratedDirection(BaseModel):
+    """The probabilities of one direction."""
+
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
+
+    aligned: bool = Field(description="Whether they need the scores of both stages.")
+    figures: CalibrationFigures
+
+
+class IndexCalibration(BaseModel):
+    """Source and quality of the hits' probabilities."""
+
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
+
+    fitted_on: CalibratedOn
+    measured_on: str = Field(description='"out of fold", or the name of the split.')
+    text_to_image: CalibratedDirection
+    image_to_text: CalibratedDirection
+    other_photos: bool = Field(
+        description="Whether most photos of the index are of other data than the calibration was"
+        " fitted on; then answers have no probabilities."
     )
 
 

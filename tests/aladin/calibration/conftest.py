@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from aladin_network.calibration.examples import AskedQuery
-from aladin_network.calibration.features import CandidateScores
+from aladin_network.calibration.fit import AskedQuery
+from aladin_network.calibration.judging import CandidateScores
 
 
 def drawn_queries(

@@ -1,66 +1,107 @@
-"""What a calibration says of an answer."""
+"""The calibration file of a checkpoint, its sample of photos, and when it may judge."""
 
 from __future__ import annotations
 
-import numpy as np
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from aladin_network.calibration.calibration import DirectionCalibration, ProbabilityModels
-from aladin_network.calibration.features import CandidateScores, Feature, LogisticModel, Term
-
-POOL = CandidateScores(
-    rows=np.array([7, 3]),
-    match=np.array([0.5, 0.3], dtype=np.float32),
-    align=np.array([2.0, 3.0], dtype=np.float32),
-    words=np.array([4, 4]),
+from aladin_network.calibration.calibration import (
+    CALIBRATION,
+    SAMPLE_SIZE,
+    Calibration,
+    DataSample,
+    hash_photo,
+    read_calibration,
+    write_calibration,
 )
+from aladin_network.checkpoint_files import read_model_id
+from aladin_network.errors import CheckpointError
 
 
-def model(feature: Feature, weight: float) -> LogisticModel:
-    return LogisticModel(
-        intercept=0.0, terms=[Term(feature=feature, mean=0.0, deviation=1.0, weight=weight)]
+@pytest.fixture
+def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny checkpoint that a test may damage."""
+    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+
+
+@pytest.fixture
+def calibration(folder: Path, make_calibration: Callable[..., Calibration]) -> Calibration:
+    return make_calibration(read_model_id(folder))
+
+
+def test_a_written_calibration_is_read_and_replaced(folder: Path, calibration: Calibration) -> None:
+    model_id = calibration.model_id
+    assert read_calibration(folder, model_id) is None
+    write_calibration(folder, calibration)
+    assert json.loads((folder / CALIBRATION).read_text())["schema_version"] == 1
+    assert read_calibration(folder, model_id) == calibration
+    newer = replace(calibration, measured_on="test")
+    write_calibration(folder, newer)
+    assert read_calibration(folder, model_id) == newer
+    assert not list(folder.glob(".*"))
+
+
+def test_a_calibration_of_other_weights_is_refused(folder: Path, calibration: Calibration) -> None:
+    write_calibration(folder, calibration)
+    with pytest.raises(CheckpointError, match="expected a calibration of model other, found one"):
+        read_calibration(folder, "other")
+    with pytest.raises(CheckpointError, match=r"calibration\.json: expected a calibration of"):
+        write_calibration(folder, replace(calibration, model_id="other"))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"model_id": "a", "stray": 1}', "\x00"])
+def test_a_file_with_other_content_is_refused(folder: Path, content: str) -> None:
+    (folder / CALIBRATION).write_text(content)
+    with pytest.raises(CheckpointError, match=r"calibration\.json"):
+        read_calibration(folder, "a")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("schema_version", 2), ("schema_version", None), ("hit", {"terms": []})]
+)
+def test_a_file_of_another_format_is_refused(
+    folder: Path, calibration: Calibration, key: str, value: object
+) -> None:
+    write_calibration(folder, calibration)
+    content = json.loads((folder / CALIBRATION).read_text())
+    (content if key in content else content["text_to_image"])[key] = value
+    (folder / CALIBRATION).write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=key):
+        read_calibration(folder, calibration.model_id)
+
+
+def test_a_sample_has_the_smallest_hashes_whatever_the_order() -> None:
+    ids = [f"photo {number}.jpg" for number in range(3000)]
+    sample = DataSample.of(ids)
+    assert sample == DataSample.of(reversed(ids))
+    assert (sample.photos, len(sample.hashes)) == (3000, SAMPLE_SIZE)
+    assert sample.hashes == sorted(map(hash_photo, ids))[:SAMPLE_SIZE]
+    assert hash_photo("a") == hashlib.sha256(b"a").hexdigest()[:16]
+    assert hash_photo("\udcff") != hash_photo("a")  # a name that is no Unicode
+
+
+def test_the_limit_of_a_sample_tells_which_hashes_it_would_have() -> None:
+    few, many = DataSample.of(["a", "b"]), DataSample.of(map(str, range(3000)))
+    assert few.limit > "f" * 16
+    assert many.limit == many.hashes[-1]
+
+
+def test_a_calibration_judges_unless_it_is_of_other_photos_or_lacks_a_stage(
+    calibration: Calibration,
+) -> None:
+    first_stage = replace(
+        calibration, image_to_text=replace(calibration.image_to_text, aligned=False)
     )
-
-
-CALIBRATION = DirectionCalibration(
-    aligned=ProbabilityModels(
-        hit=model("align", 1.0), match=model("align_gap", 1.0), no_match_below=0.8
-    ),
-    matching=ProbabilityModels(
-        hit=model("match", 1.0), match=model("match_gap", 1.0), no_match_below=0.5
-    ),
-)
-
-
-def sigmoid(log_odds: float) -> float:
-    return 1 / (1 + np.exp(-log_odds))
-
-
-def test_both_questions_are_answered() -> None:
-    judgement = CALIBRATION.judge(POOL, POOL.take(np.array([1])))
-    assert judgement.match_probability == pytest.approx(sigmoid(1.0))
-    assert judgement.no_match  # 0.731 is below 0.8
-    assert judgement.probabilities == pytest.approx([sigmoid(3.0)])
-
-
-@pytest.mark.parametrize("lacking", ["pool", "hits", "both"])
-def test_without_alignment_scores_the_matching_scores_decide(lacking: str) -> None:
-    pool = POOL if lacking == "hits" else POOL.without_alignment()
-    hits = POOL if lacking == "pool" else POOL.without_alignment()
-    judgement = CALIBRATION.judge(pool, hits)
-    assert judgement.match_probability == pytest.approx(sigmoid(0.2))
-    assert not judgement.no_match  # 0.550 is not below 0.5
-    assert judgement.probabilities == pytest.approx([sigmoid(0.5), sigmoid(0.3)])
-
-
-def test_where_nothing_was_searched_nothing_matches() -> None:
-    nothing = POOL.take(slice(0))
-    judgement = CALIBRATION.judge(nothing, nothing)
-    assert (judgement.match_probability, judgement.no_match) == (0, True)
-    assert judgement.probabilities.shape == (0,)
-
-
-def test_a_page_may_be_empty() -> None:
-    judgement = CALIBRATION.judge(POOL, POOL.take(slice(0)))
-    assert judgement.match_probability == pytest.approx(sigmoid(1.0))
-    assert judgement.probabilities.shape == (0,)
+    for direction in ("text_to_image", "image_to_text"):
+        assert calibration.unreliable_because(direction, aligned=True) is None
+        assert calibration.unreliable_because(direction, aligned=False) == "no_alignment"
+        others = replace(calibration, other_photos=True)
+        assert others.unreliable_because(direction, aligned=True) == "other_photos"
+    assert first_stage.unreliable_because("image_to_text", aligned=False) is None
+    assert first_stage.unreliable_because("text_to_image", aligned=False) == "no_alignment"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,7 +51,7 @@ def make_correction(model_id: str, weight: float) -> HubCorrection:
     return HubCorrection(constants=constants, images=bank, texts=bank)
 
 
-def fitted_with(calibration: Calibration, correction: str | None) -> Calibration:
+def fitted_with(calibration: Calibration, correction: str) -> Calibration:
     return replace(calibration, fitted_on=replace(calibration.fitted_on, correction=correction))
 
 
@@ -102,19 +101,6 @@ def test_a_calibration_of_other_scores_is_refused(
     assert f"correction {ids[beside]!r}, found one of {ids[recorded]!r}" in str(raised.value)
 
 
-def test_a_calibration_of_an_older_version_is_read_as_before(
-    folder: Path, make_calibration: Callable[..., Calibration]
-) -> None:
-    model_id = read_model_id(folder)
-    write_calibration(folder, make_calibration(model_id))
-    content = json.loads((folder / CALIBRATION).read_text())
-    del content["fitted_on"]["correction"]
-    (folder / CALIBRATION).write_text(json.dumps(content))
-    assert read_fitted(folder, model_id).calibration == make_calibration(model_id)
-    make_correction(model_id, 0.5).save(folder / CORRECTION)
-    assert read_fitted(folder, model_id).calibration == make_calibration(model_id)
-
-
 def test_a_correction_is_known_by_its_constants(
     make_calibration: Callable[..., Calibration],
 ) -> None:
@@ -122,9 +108,9 @@ def test_a_correction_is_known_by_its_constants(
     assert constants.id == make_correction("a", 0.5).constants.id
     assert constants.id != make_correction("b", 0.5).constants.id
     calibration = make_calibration("a")
-    assert is_fitted_with(calibration, constants)  # not known
-    assert is_fitted_with(fitted_with(calibration, correction_id(None)), None)
-    assert not is_fitted_with(fitted_with(calibration, correction_id(None)), constants)
+    assert is_fitted_with(calibration, None)
+    assert not is_fitted_with(calibration, constants)
+    assert is_fitted_with(fitted_with(calibration, correction_id(constants)), constants)
     assert not is_fitted_with(fitted_with(calibration, constants.id), None)
 
 

@@ -15,7 +15,6 @@ from PIL import Image
 
 from aladin_index.build.builder import build_index
 from aladin_index.build.shards import ShardFormat
-from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.item_encoders import Prepared
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -27,7 +26,6 @@ from aladin_index.format.layout import (
     published_generations,
 )
 from aladin_index.format.manifest import read_manifest
-from aladin_index.generations.compact import compact_index
 from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import open_index
@@ -37,7 +35,6 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration, write_calibration
-from aladin_network.calibration.fitted_on import DataSample, sample_photos
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.errors import (
     CheckpointError,
@@ -492,46 +489,12 @@ def test_the_checkpoints_calibration_goes_into_the_index(
 
 
 @pytest.mark.parametrize(
-    ("fitted_to", "share"),
-    [(range(23), 1.0), (range(100, 123), 0.0), (range(13, 33), 0.5), (None, None)],
-)
-def test_the_manifest_tells_how_many_of_the_fitted_photos_are_indexed(
-    tmp_path: Path,
-    tiny_checkpoint: Path,
-    images: list[ImageItem],
-    texts: list[TextItem],
-    make_calibration: Callable[..., Calibration],
-    fitted_to: range | None,
-    share: float | None,
-) -> None:
-    checkpoint, out = tmp_path / "checkpoint", tmp_path / "index"
-    shutil.copytree(tiny_checkpoint, checkpoint)
-    made = make_calibration(load_checkpoint(checkpoint).model_id)
-    sample = None if fitted_to is None else sample_photos(f"photo {each}" for each in fitted_to)
-    fitted_on = dataclasses.replace(made.fitted_on, photo_sample=sample)
-    calibration = dataclasses.replace(made, fitted_on=fitted_on)
-    write_calibration(checkpoint, calibration)
-    assert build_index(checkpoint, out, images, texts[:3], SETTINGS).generation == 1
-    assert read_manifest(generation_folder(out, 1)).fitted_photos_indexed == share
-    # One that is fitted to the index itself is no longer the model's, also once compacted.
-    store_calibration(out, calibration)
-    assert read_manifest(generation_folder(out, 2)).fitted_photos_indexed is None
-    writer = ChangesWriter(out, calibration.model_id)
-    writer.delete("images", ["photo 3"])
-    writer.close()
-    compacted = compact_index(out).generation
-    assert compacted == 3
-    assert read_manifest(generation_folder(out, compacted)).fitted_photos_indexed is None
-
-
-@pytest.mark.parametrize(
     ("data", "marked"),
     [
         (range(60), False),  # all 23 photos are among those of the data
         (range(11, 60), False),  # 12 of them
         (range(12, 60), True),
         (range(23, 60), True),
-        (None, False),  # an older calibration, which does not record its data
     ],
 )
 @pytest.mark.parametrize("target", ["images", "texts"])
@@ -540,16 +503,15 @@ def test_a_calibration_of_other_photos_is_marked(
     tiny_checkpoint: Path,
     images: list[ImageItem],
     make_calibration: Callable[..., Calibration],
-    data: range | None,
+    data: range,
     marked: bool,
     target: str,
 ) -> None:
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "index"
     shutil.copytree(tiny_checkpoint, checkpoint)
-    made = make_calibration(load_checkpoint(checkpoint).model_id)
-    sample = None if data is None else DataSample.of(f"photo {each}" for each in data)
-    fitted_on = dataclasses.replace(made.fitted_on, data_sample=sample)
-    write_calibration(checkpoint, dataclasses.replace(made, fitted_on=fitted_on))
+    model_id = load_checkpoint(checkpoint).model_id
+    made = make_calibration(model_id, data=[f"photo {each}" for each in data])
+    write_calibration(checkpoint, made)
     texts = [TextItem(id=f"{image.id}#0", text="some words") for image in images]
     sides: tuple[Any, Any] = (images, None) if target == "images" else (None, texts)
     build_index(checkpoint, out, *sides, SETTINGS)

@@ -86,7 +86,6 @@ MANIFEST_JSON = """{
   },
   "texts": null,
   "calibration": null,
-  "fitted_photos_indexed": 0.25,
   "correction": null,
   "encoding": {},
   "files": {
@@ -138,7 +137,6 @@ def example() -> Manifest:
             ),
         ),
         texts=None,
-        fitted_photos_indexed=0.25,
         files={"images/ann.faiss": FileEntry(bytes=10, sha256="5678")},
     )
 

@@ -246,7 +246,7 @@ def test_there_are_no_probabilities(
         searcher = TwoStageSearcher(index)
         answer = searcher.search(boxed(searcher), "texts", SearchOptions())
         assert (answer.probabilities_reliable, answer.unreliable_because) == (False, "box")
-        assert answer.match_probability is None
+        assert answer.no_match is None
         assert all(hit.probability is None for hit in answer.hits)
         with pytest.raises(InputError, match="min_probability: hits of a query by a box have no"):
             searcher.search(boxed(searcher), "texts", SearchOptions(min_probability=0.5))

@@ -161,7 +161,7 @@ def test_the_answer_names_all_items_as_candidates(index: SearchIndex) -> None:
     assert (none.candidates, none.hits) == (0, [])
 
 
-def test_what_is_not_reranked_takes_the_candidates_of_the_index(index: SearchIndex) -> None:
+def test_what_is_no_alignment_takes_the_candidates_of_the_index(index: SearchIndex) -> None:
     searcher = TwoStageSearcher(index)
     asked: list[tuple[Modality, bool]] = [("text", False), ("image", True)]
     for modality, rerank in asked:

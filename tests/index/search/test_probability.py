@@ -17,21 +17,18 @@ import pytest
 
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
-from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.generations.reader import open_index
 from aladin_index.search.backend import Ordered
 from aladin_index.search.candidates import QueryPool, ValidSearch, find_pool
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.calibration.fitted_on import TextLengths
+from aladin_network.calibration.judging import LogisticModel
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Direction
 from tests.index.searching import assert_typed, run_search
 
 Search = Callable[..., SearchAnswer]
-
-DIRECTIONS: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
 
 # Fewer than the photos, so that some hits are beyond.
 POOL = 20
@@ -43,13 +40,14 @@ def calibrated(
     tmp_path_factory: pytest.TempPathFactory,
     make_calibration: Callable[..., Calibration],
 ) -> Iterator[TwoStageSearcher]:
-    """Searches an index of 23 photos and 16 texts with made-up probabilities."""
+    """Searches an index of 23 photos and 16 texts with made-up probabilities and a small pool."""
     root = tmp_path_factory.mktemp("calibrated") / "index"
     shutil.copytree(published, root)
     with only_builder(root), open_index(root) as index:
-        calibration = make_calibration(index.manifest.model.id, pool=POOL)
+        calibration = make_calibration(index.manifest.model.id)
         publish_entries(root, index.manifest, {}, "calibrate", calibration)
-    with open_index(root) as index:
+    with open_index(root) as index, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aladin_index.search.searcher.POOL", POOL)
         yield TwoStageSearcher(index)
 
 
@@ -74,32 +72,26 @@ def logistic(log_odds: float) -> float:
 
 
 def by_hand(result: SearchAnswer, words: dict[str, int], less: float = 0.0) -> dict[str, float]:
-    """Work the made-up probabilities out, from an answer with all that was searched.
-
-    The probability of any match is under the empty name.
-    """
+    """Work the made-up probabilities out, from an answer with all that was searched."""
     hits = {hit.id: hit for hit in result.hits}
     pool = sorted(hits, key=lambda name: -hits[name].stages.match.score)[:POOL]
 
-    def per_word(name: str) -> float:
-        align = hits[name].stages.align
-        assert align is not None
-        return align.score / words[name]
+    def align(name: str) -> float:
+        stage = hits[name].stages.align
+        assert stage is not None
+        return stage.score
 
-    def gap(name: str, score: Callable[[str], float]) -> float:
-        return score(name) - max(score(other) for other in pool if other != name)
-
-    found = {
+    best, second, *_ = sorted(pool, key=align, reverse=True)
+    return {
         name: logistic(
-            4 * per_word(name)
+            3 * hits[name].stages.match.score
+            + align(name) / 4
+            + (align(name) - align(second if name == best else best)) / 2
             - 0.5 * math.log(words[name])
-            + gap(name, lambda each: hits[each].stages.match.score)
             + less
         )
         for name in hits
     }
-    best = max(pool, key=per_word)
-    return found | {"": logistic(8 * gap(best, per_word) + 1 + less)}
 
 
 def test_a_text_judges_photos_by_both_stages_scores(ask: Search, text: Encoding) -> None:
@@ -110,7 +102,6 @@ def test_a_text_judges_photos_by_both_stages_scores(ask: Search, text: Encoding)
     assert len({round(hit.probability or 0, 6) for hit in result.hits}) == 23
     for hit in result.hits:
         assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
-    assert result.match_probability == pytest.approx(expected[""], abs=1e-6)
     assert result.no_match is False
 
 
@@ -127,21 +118,18 @@ def test_a_photo_judges_texts_each_by_its_own_number_of_words(
     expected = by_hand(result, lengths, less=-1.0)
     for hit in result.hits:
         assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
-    assert result.match_probability == pytest.approx(expected[""], abs=1e-6)
 
 
 @pytest.mark.parametrize("candidates", [5, POOL, 21, 23, 500])
-@pytest.mark.parametrize("rerank", [True, False])
-def test_a_pair_has_one_probability(ask: Search, candidates: int, rerank: bool) -> None:
+def test_a_pair_has_one_probability(ask: Search, candidates: int) -> None:
     whole = ask()
     expected = {hit.id: hit.probability for hit in whole.hits}
-    options: dict[str, Any] = {"candidates": candidates, "rerank": rerank}
     for (k, offset), fusion in itertools.product(
         [(1, 0), (4, 0), (4, 4), (3, 19), (10, 15), (23, 0), (5, 23)], [None, 0.0, 0.5, 1.0]
     ):
-        result = ask(k=k, offset=offset, fusion=fusion, **options)
+        result = ask(k=k, offset=offset, fusion=fusion, candidates=candidates)
         assert len(result.hits) == max(min(k, 23 - offset), 0)
-        assert result.match_probability == pytest.approx(whole.match_probability, abs=1e-6)
+        assert result.no_match == whole.no_match
         for hit in result.hits:
             assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
 
@@ -151,11 +139,11 @@ def test_judged_answers_have_values_of_the_types_of_their_fields(
     ask: Search, options: dict[str, Any]
 ) -> None:
     answer = ask(k=9, **options)
-    assert answer.match_probability is not None
+    assert answer.probabilities_reliable is not None
     assert_typed(answer)
 
 
-@pytest.mark.parametrize("options", [{}, {"rerank": False}, {"fusion": 0.5, "offset": 7}])
+@pytest.mark.parametrize("options", [{}, {"fusion": 0.5, "offset": 7}])
 def test_probabilities_change_nothing_else(
     searcher: TwoStageSearcher, ask: Search, text: Encoding, options: dict[str, Any]
 ) -> None:
@@ -163,7 +151,7 @@ def test_probabilities_change_nothing_else(
     judged = ask(k=9, candidates=8, **options)
 
     assert [dataclasses.replace(hit, probability=None) for hit in judged.hits] == plain.hits
-    assert (plain.match_probability, plain.no_match) == (None, None)
+    assert (plain.no_match, plain.probabilities_reliable) == (None, None)
     assert all(hit.probability is None for hit in plain.hits)
     assert all(hit.probability is not None for hit in judged.hits)
 
@@ -176,7 +164,7 @@ def test_the_pool_is_of_what_passes_the_filter(ask: Search, text: Encoding) -> N
     for hit in result.hits:
         assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
     nothing = ask(filter={"number": 99})
-    assert (nothing.hits, nothing.match_probability, nothing.no_match) == ([], None, None)
+    assert (nothing.hits, nothing.no_match, nothing.unreliable_because) == ([], None, None)
 
 
 def test_hits_that_are_not_likely_enough_are_left_out_and_the_rest_keep_their_ranks(
@@ -202,126 +190,67 @@ def test_no_match_where_nothing_is_likely(ask: Search) -> None:
 
 
 @pytest.fixture
-def with_lengths(
-    published: Path, tmp_path: Path, make_calibration: Callable[..., Calibration]
-) -> Iterator[Callable[..., TwoStageSearcher]]:
-    """Opens searchers of a calibration that says "no match" to everything that it judges."""
-    opened: list[SearchIndex] = []
+def search_with(published: Path, tmp_path: Path, text: Encoding) -> Callable[..., SearchAnswer]:
+    """Searches the photos for the text, by a calibration: ``search_with(calibration, k=5)``."""
     root = Path(shutil.copytree(published, tmp_path / "index"))
 
-    def make(lengths: TextLengths | None, auroc: float = 0.9) -> TwoStageSearcher:
-        calibration = make_calibration("any", pool=POOL, auroc=auroc)
-        fitted_on = dataclasses.replace(calibration.fitted_on, text_lengths=lengths)
-        of_direction = {
-            direction: dataclasses.replace(
-                calibration.of(direction),
-                aligned=dataclasses.replace(calibration.of(direction).aligned, no_match_below=1.0),
-            )
-            for direction in DIRECTIONS
-        }
-        strict = dataclasses.replace(calibration, fitted_on=fitted_on, **of_direction)
+    def search(calibration: Calibration, **options: Any) -> SearchAnswer:
         with only_builder(root), open_index(root) as index:
-            publish_entries(root, index.manifest, {}, "calibrate", strict)
-        opened.append(open_index(root))
-        return TwoStageSearcher(opened[-1])
+            publish_entries(root, index.manifest, {}, "calibrate", calibration)
+        with open_index(root) as index:
+            return run_search(TwoStageSearcher(index), text, "text", "images", **options)
 
-    yield make
-    for index in opened:
-        index.close()
+    return search
 
 
-@pytest.mark.parametrize(
-    ("lengths", "auroc", "because"),
-    [
-        (TextLengths(low=5, high=30), 0.9, None),
-        (TextLengths(low=30, high=40), 0.9, "text_length"),
-        (TextLengths(low=1, high=2), 0.9, "text_length"),
-        (None, 0.9, "unknown_text_lengths"),
-        (TextLengths(low=5, high=30), 0.74, "weak_calibration"),
-    ],
-)
-def test_nothing_is_said_where_the_calibration_may_not_judge(
-    with_lengths: Callable[..., TwoStageSearcher],
-    text: Encoding,
-    lengths: TextLengths | None,
-    auroc: float,
-    because: str | None,
+def test_a_calibration_of_other_photos_says_nothing(
+    search_with: Search, make_calibration: Callable[..., Calibration]
 ) -> None:
-    searcher = with_lengths(lengths, auroc)
-    judged = because is None
-    found = run_search(searcher, text, "text", "images", k=5)
-    assert found.no_match is (True if judged else None)
-    assert (found.probabilities_reliable, found.unreliable_because) == (judged, because)
-    # The numbers are in the answer all the same.
-    assert found.match_probability is not None
-    assert all(hit.probability is not None for hit in found.hits)
-    # A least probability leaves nothing out for a number that means nothing.
-    likely = run_search(searcher, text, "text", "images", k=5, min_probability=1.0)
-    assert len(likely.hits) == (0 if judged else 5)
-    assert likely.degraded == ([] if judged else ["min_probability"])
-    assert likely.no_match is (True if judged else None)
-    # Without any candidate nothing is judged either.
-    nothing = run_search(searcher, text, "text", "images", k=5, filter={"number": 99})
-    assert (nothing.hits, nothing.match_probability) == ([], None)
-    assert (nothing.no_match, nothing.probabilities_reliable) == (None, None)
-
-
-def test_a_photo_is_judged_by_the_lengths_of_the_texts_that_it_is_compared_with(
-    with_lengths: Callable[..., TwoStageSearcher],
-) -> None:
-    searcher = with_lengths(TextLengths(low=1, high=30))
-    query, _ = searcher.stored_query("photo 3")[:2]
-    lengths = searcher.index.side("texts").lengths(np.arange(16))
-    median = math.ceil(np.median(lengths))
-    assert lengths.min() < median < lengths.max()
-    assert run_search(searcher, query, "image", "texts", k=3).no_match is True
-    for low, high, because in (
-        (median - 1, median + 1, None),
-        (median + 1, 40, "text_length"),
-        (1, median - 2, "text_length"),
-    ):
-        searcher = with_lengths(TextLengths(low=low, high=high))
-        found = run_search(searcher, query, "image", "texts", k=3)
-        assert found.unreliable_because == because
+    others = dataclasses.replace(make_calibration("any"), other_photos=True)
+    found = search_with(others, k=5)
+    assert (found.probabilities_reliable, found.unreliable_because) == (False, "other_photos")
+    assert found.no_match is None
+    assert [hit.probability for hit in found.hits] == [None] * 5
+    # A least probability leaves nothing out where there are none.
+    likely = search_with(others, k=5, min_probability=1.0)
+    assert (len(likely.hits), likely.degraded) == (5, ["min_probability"])
 
 
 def test_no_match_below_the_threshold(
-    published: Path, tmp_path: Path, make_calibration: Callable[..., Calibration], text: Encoding
+    search_with: Search, make_calibration: Callable[..., Calibration]
 ) -> None:
-    root = tmp_path / "index"
-    shutil.copytree(published, root)
-    calibration = make_calibration("any")
-
-    def search(no_match_below: float) -> SearchAnswer:
-        models = dataclasses.replace(
-            calibration.text_to_image.aligned, no_match_below=no_match_below
-        )
-        direction = dataclasses.replace(calibration.text_to_image, aligned=models)
-        strict = dataclasses.replace(calibration, text_to_image=direction)
-        with only_builder(root), open_index(root) as index:
-            publish_entries(root, index.manifest, {}, "calibrate", strict)
-        with open_index(root) as index:
-            return run_search(TwoStageSearcher(index), text, "text", "images", k=1)
-
-    probability = search(0.0).match_probability
-    assert probability is not None
-    for no_match_below, no_match in ((0.999 * probability, False), (1.001 * probability, True)):
-        result = search(no_match_below)
+    made = make_calibration("any")
+    for no_match_below, no_match in ((-20.0, False), (20.0, True)):
+        direction = dataclasses.replace(made.text_to_image, no_match_below=no_match_below)
+        result = search_with(dataclasses.replace(made, text_to_image=direction), k=1)
         assert (result.no_match, len(result.hits)) == (no_match, 1)
-        assert result.match_probability == probability
 
 
-@pytest.mark.parametrize("rerank", [True, False])
-def test_without_time_for_the_second_stage_the_first_judges_alone(
-    ask: Search, rerank: bool
+def test_without_the_second_stage_a_calibration_of_both_says_nothing(
+    calibrated: TwoStageSearcher, text: Encoding
 ) -> None:
-    result = ask(rerank=rerank, deadline_s=time.monotonic() - 1)
-    assert result.reranked is False
-    assert result.degraded == (["rerank_timeout"] if rerank else [])
-    for hit in result.hits:
-        assert hit.probability == pytest.approx(logistic(3 * hit.stages.match.score), abs=1e-6)
-    best = max(hit.stages.match.score for hit in result.hits)
-    assert result.match_probability == pytest.approx(logistic(2 * best - 1), abs=1e-6)
+    past = time.monotonic() - 1
+    result = run_search(calibrated, text, "text", "images", k=5, deadline_s=past)
+    assert (result.reranked, result.degraded) == (False, ["rerank_timeout"])
+    assert (result.no_match, result.unreliable_because) == (None, "no_alignment")
+    assert [hit.probability for hit in result.hits] == [None] * 5
+    nothing = {"number": 99}
+    result = run_search(calibrated, text, "text", "images", k=5, filter=nothing, deadline_s=past)
+    assert (result.hits, result.unreliable_because) == ([], None)
+
+
+def test_a_calibration_of_the_first_stage_judges_without_the_second(
+    search_with: Search, make_calibration: Callable[..., Calibration]
+) -> None:
+    made = make_calibration("any")
+    hit = LogisticModel(intercept=0.0, weights=[3.0, *[0.0] * 7])
+    direction = dataclasses.replace(made.text_to_image, aligned=False, hit=hit)
+    calibration = dataclasses.replace(made, text_to_image=direction)
+    for rerank in (True, False):
+        result = search_with(calibration, k=5, rerank=rerank)
+        for each in result.hits:
+            expected = logistic(3 * each.stages.match.score)
+            assert each.probability == pytest.approx(expected, abs=1e-6)
 
 
 def test_items_of_one_modality_have_no_probability(
@@ -329,7 +258,7 @@ def test_items_of_one_modality_have_no_probability(
 ) -> None:
     result = run_search(calibrated, text, "text", "texts", k=3)
     assert [hit.probability for hit in result.hits] == [None] * 3
-    assert (result.match_probability, result.no_match) == (None, None)
+    assert (result.no_match, result.probabilities_reliable) == (None, None)
     with pytest.raises(InputError, match="only images for a text and texts for an image"):
         run_search(calibrated, text, "text", "texts", k=3, min_probability=0.5)
 

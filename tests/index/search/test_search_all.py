@@ -60,9 +60,10 @@ def searcher(
         texts=made_up(texts, n=list(range(TEXTS))),
     )
     with only_builder(root), open_index(root) as index:
-        calibration = make_calibration(index.manifest.model.id, pool=12)
+        calibration = make_calibration(index.manifest.model.id)
         publish_entries(root, index.manifest, {}, "calibrate", calibration)
-    with open_index(root) as index:
+    with open_index(root) as index, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aladin_index.search.searcher.POOL", 12)  # fewer than the candidates
         if request.param:
             with closing(ChangesWriter(root, index.checkpoint.model_id)) as writer:
                 new = made_up([f"new {place}" for place in range(30)], n=list(range(30)))

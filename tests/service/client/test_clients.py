@@ -159,7 +159,6 @@ def test_a_search_sends_what_is_given_and_no_more(ask: Ask) -> None:
 def test_probabilities_are_asked_for_and_read(ask: Ask) -> None:
     judged: dict[str, Any] = ANSWER | {
         "hits": [HIT | {"probability": 0.75}],
-        "match_probability": 0.875,
         "no_match": False,
     }
     script = Script(
@@ -179,9 +178,9 @@ def test_probabilities_are_asked_for_and_read(ask: Ask) -> None:
         None,
     ]
     assert one.hits == two.hits
-    assert (one.hits[0].probability, one.match_probability, one.no_match) == (0.75, 0.875, False)
+    assert (one.hits[0].probability, one.no_match) == (0.75, False)
     assert three.hits[0].probability is None
-    assert (three.match_probability, three.no_match) == (None, None)
+    assert three.no_match is None
 
 
 def test_a_picture_goes_as_a_file(ask: Ask, tmp_path: Any) -> None:

@@ -136,5 +136,5 @@ def test_the_demos_hits_have_probabilities(tmp_path: Path) -> None:
         first_text = next(opened.side("texts").items.ids())[0]
         query, _ = searcher.stored_query(first_text)[:2]
         answer = run_search(searcher, query, "text", "images", k=3)
-    assert answer.match_probability is not None
+    assert answer.probabilities_reliable is True
     assert all(0 < (hit.probability or 0) < 1 for hit in answer.hits)

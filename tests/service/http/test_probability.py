@@ -16,8 +16,7 @@ from PIL import Image
 
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
-from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, ShortTexts
-from aladin_network.calibration.fitted_on import TextLengths
+from aladin_network.calibration.calibration import Calibration
 
 pytestmark = pytest.mark.anyio
 
@@ -40,12 +39,14 @@ def logistic(log_odds: float) -> float:
 
 def probability_by_hand(hit: dict[str, Any], others: list[dict[str, Any]]) -> float:
     """Work out what `calibrated_index` says of a photo."""
-    words = hit["stages"]["align"]["score"] / hit["per_word"]
-    gap = hit["stages"]["match"]["score"] - max(each["stages"]["match"]["score"] for each in others)
-    return logistic(4 * hit["per_word"] - 0.5 * math.log(words) + gap)
+    align = hit["stages"]["align"]["score"]
+    gap = align - max(each["stages"]["align"]["score"] for each in others)
+    words = align / hit["per_word"]
+    match = hit["stages"]["match"]["score"]
+    return logistic(3 * match + align / 4 + gap / 2 - 0.5 * math.log(words))
 
 
-async def test_hits_and_answers_carry_the_probabilities_of_the_calibration(
+async def test_hits_carry_the_probabilities_of_the_calibration(
     service: Service, calibrated_index: Path
 ) -> None:
     async with service(calibrated_index) as client:
@@ -55,10 +56,8 @@ async def test_hits_and_answers_carry_the_probabilities_of_the_calibration(
     for hit in hits:
         others = [each for each in hits if each is not hit]
         assert hit["probability"] == pytest.approx(probability_by_hand(hit, others), abs=1e-6)
-    per_word = sorted(hit["per_word"] for hit in hits)
-    expected = logistic(8 * (per_word[-1] - per_word[-2]) + 1)
-    assert answer["match_probability"] == pytest.approx(expected, abs=1e-6)
-    assert answer["no_match"] is False
+    assert (answer["no_match"], answer["probabilities_reliable"]) == (False, True)
+    assert "match_probability" not in answer
 
 
 async def test_the_least_probability_is_an_option_of_every_form(
@@ -98,7 +97,7 @@ async def test_without_a_calibration_there_is_none_and_none_can_be_asked_for(
     async with service() as client:
         answer = await ask(client, "images", text=TEXT)
         assert {hit["probability"] for hit in answer["hits"]} == {None}
-        assert (answer["match_probability"], answer["no_match"]) == (None, None)
+        assert (answer["no_match"], answer["probabilities_reliable"]) == (None, None)
         query = {"text": TEXT, "min_probability": 0.5}
         refused = await client.post("/v1/search/images", json=query)
         batch = await client.post(
@@ -118,7 +117,7 @@ async def test_between_two_photos_nothing_is_likely_or_unlikely(
     async with service(calibrated_index) as client:
         answer = await ask(client, "images", id="plain")
         assert {hit["probability"] for hit in answer["hits"]} == {None}
-        assert (answer["match_probability"], answer["no_match"]) == (None, None)
+        assert (answer["no_match"], answer["probabilities_reliable"]) == (None, None)
         body = {"id": "plain", "min_probability": 0.5}
         refused = await client.post("/v1/search/images", json=body)
     assert refused.status_code == 422
@@ -141,18 +140,23 @@ async def test_the_index_tells_what_its_probabilities_are_worth(
 ) -> None:
     async with service(calibrated_index) as client:
         told = (await client.get("/v1/index")).json()["calibration"]
-    assert (told["fitted_on"]["photos"], told["fitted_on"]["data"]) == (40, "captions.jsonl")
+    assert told["fitted_on"] == {
+        "data": "captions.jsonl",
+        "split": "val",
+        "photos": 40,
+        "texts": 40,
+        "short_texts": 7,
+        "searched": "split",
+    }
+    assert (told["measured_on"], told["other_photos"]) == ("out of fold", False)
     for direction in ("text_to_image", "image_to_text"):
-        assert told["figures"][direction]["aligned"] == {
-            "hits": {"ece": 0.02},
-            "match": {"ece": 0.02},
-            "no_match": {"below": 0.25, "false_alarms": 0.05, "detected": 0.4, "kinds": {}},
-            "auroc": {"probability": {"value": 0.9, "low": 0.85, "high": 0.95}},
-            "kinds": {},
+        assert told[direction] == {
+            "aligned": True,
+            "figures": {"ece": 0.02, "auroc": 0.9, "false_alarms": 0.05, "detected": 0.4},
         }
 
 
-async def test_short_queries_are_not_told_that_nothing_matches(
+async def test_a_calibration_of_other_photos_judges_no_answer(
     service: Service,
     index_folder: Path,
     tmp_path: Path,
@@ -160,96 +164,21 @@ async def test_short_queries_are_not_told_that_nothing_matches(
 ) -> None:
     root = Path(shutil.copytree(index_folder, tmp_path / "index"))
     made = make_calibration(describe(root).model_id)
-    # Fitted on captions of eight words and more, and sure of nothing.
-    lengths = TextLengths(low=8, high=40)
-    models = replace(made.text_to_image.aligned, no_match_below=1.0)
-    strict = replace(
-        made,
-        fitted_on=replace(made.fitted_on, text_lengths=lengths),
-        text_to_image=replace(made.text_to_image, aligned=models),
-    )
-    store_calibration(root, strict)
-    async with service(root) as client:
-        short = await ask(client, "images", text="red dog")
-        long = await ask(client, "images", text=" ".join([TEXT] * 2))
-        asked = await ask(client, "images", text="red dog", min_probability=1)
-        told = (await client.get("/v1/index")).json()["calibration"]
-        metrics = (await client.get("/metrics")).text.splitlines()
-    assert (short["no_match"], short["probabilities_reliable"]) == (None, False)
-    assert short["unreliable_because"] == "text_length"
-    assert short["match_probability"] is not None
-    assert (long["no_match"], long["probabilities_reliable"]) == (True, True)
-    assert long["unreliable_because"] is None
-    assert (len(asked["hits"]), asked["degraded"]) == (6, ["min_probability"])
-    assert told["fitted_on"]["text_lengths"] == {"low": 8, "high": 40}
-    assert told["unreliable"] == {
-        "text_to_image": None,
-        "image_to_text": None,
-        "captions": None,
-        "short_texts": "text_length",
-    }
-    assert told["short_texts"] is None
-    assert told["fitted_photos_indexed"] is None
-    assert not {"photo_sample", "data_sample"} & set(told["fitted_on"])
-    # Only answers that were judged are counted as such.
-    assert 'aladin_judged_answers_total{result="no_match"} 1.0' in metrics
-    assert 'aladin_judged_answers_total{result="match"} 0.0' in metrics
-    assert 'aladin_degraded_answers_total{reason="min_probability"} 1.0' in metrics
-
-
-async def test_short_queries_are_judged_by_models_of_their_own(
-    service: Service,
-    index_folder: Path,
-    tmp_path: Path,
-    make_calibration: Callable[..., Calibration],
-) -> None:
-    """Captions are not judged, because their AUROC is too low; short texts are."""
-    root = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    made = make_calibration(describe(root).model_id, auroc=0.58)
-    models = replace(made.text_to_image.aligned, no_match_below=1.0)
-    short = ShortTexts(
-        lengths=TextLengths(low=1, high=4),
-        texts=77,
-        text_to_image=replace(made.text_to_image, aligned=models),
-        figures=make_calibration("any").figures.text_to_image,
-    )
-    store_calibration(root, replace(made, short_texts=short))
-    async with service(root) as client:
-        brief = await ask(client, "images", text="red dog")
-        long = await ask(client, "images", text=" ".join([TEXT] * 2))
-        told = (await client.get("/v1/index")).json()["calibration"]
-    assert (brief["no_match"], brief["unreliable_because"]) == (True, None)
-    assert (long["no_match"], long["unreliable_because"]) == (None, "weak_calibration")
-    assert told["unreliable"] == {
-        "text_to_image": None,
-        "image_to_text": "weak_calibration",
-        "captions": "weak_calibration",
-        "short_texts": None,
-    }
-    assert told["short_texts"]["lengths"] == {"low": 1, "high": 4}
-    assert told["short_texts"]["texts"] == 77
-    auroc = told["short_texts"]["figures"]["aligned"]["auroc"]["probability"]
-    assert auroc["value"] == 0.9
-
-
-async def test_the_index_tells_which_directions_are_not_judged(
-    service: Service,
-    index_folder: Path,
-    tmp_path: Path,
-    make_calibration: Callable[..., Calibration],
-) -> None:
-    root = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    store_calibration(root, make_calibration(describe(root).model_id, auroc=0.58))
+    store_calibration(root, replace(made, other_photos=True))
     async with service(root) as client:
         answer = await ask(client, "images", text=TEXT)
+        asked = await ask(client, "images", text=TEXT, min_probability=1)
         told = (await client.get("/v1/index")).json()["calibration"]
-        described = (await client.get("/openapi.json")).json()["components"]["schemas"]
-    assert (answer["no_match"], answer["unreliable_because"]) == (None, "weak_calibration")
-    weak = dict.fromkeys(("text_to_image", "image_to_text", "captions"), "weak_calibration")
-    assert told["unreliable"] == weak | {"short_texts": "text_length"}
-    because = described["SearchAnswer"]["properties"]["unreliable_because"]["description"]
-    assert f"below {LEAST_AUROC:g}" in because
-    assert f"below {LEAST_AUROC:g}" in described["UnreliableDirections"]["description"]
+        metrics = (await client.get("/metrics")).text.splitlines()
+    assert (answer["no_match"], answer["probabilities_reliable"]) == (None, False)
+    assert answer["unreliable_because"] == "other_photos"
+    assert {hit["probability"] for hit in answer["hits"]} == {None}
+    assert (len(asked["hits"]), asked["degraded"]) == (6, ["min_probability"])
+    assert told["other_photos"] is True
+    # Only answers that were judged are counted as such.
+    assert 'aladin_judged_answers_total{result="no_match"} 0.0' in metrics
+    assert 'aladin_judged_answers_total{result="match"} 0.0' in metrics
+    assert 'aladin_degraded_answers_total{reason="min_probability"} 1.0' in metrics
 
 
 async def test_answers_that_say_no_match_are_counted(
@@ -277,6 +206,6 @@ async def test_a_calibration_that_is_published_meanwhile_is_taken_over(
         store_calibration(root, make_calibration(describe(root).model_id))
         after = await ask(client, "images", text=TEXT, min_probability=0.0)
     assert (before["generation"], after["generation"]) == (1, 2)
-    assert before["match_probability"] is None
-    assert 0 < after["match_probability"] < 1
+    assert before["probabilities_reliable"] is None
+    assert all(0 < hit["probability"] < 1 for hit in after["hits"])
     assert [hit["id"] for hit in after["hits"]] == [hit["id"] for hit in before["hits"]]

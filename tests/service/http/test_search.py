@@ -45,7 +45,6 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "candidates",
         "generation",
         "degraded",
-        "match_probability",
         "no_match",
         "probabilities_reliable",
         "unreliable_because",
@@ -231,7 +230,7 @@ async def test_the_field_that_no_item_has_is_named(
         known = await ask(client, "images", text=TEXT, filter={"number": 99})
     for answer, fields in ((unknown, ["scene.background"]), (known, [])):
         assert (answer["hits"], answer["unknown_fields"]) == ([], fields)
-        assert (answer["match_probability"], answer["no_match"]) == (None, None)
+        assert (answer["no_match"], answer["unreliable_because"]) == (None, None)
 
 
 async def test_an_item_is_a_query_like_its_own_photo_or_text(

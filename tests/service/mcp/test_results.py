@@ -46,7 +46,6 @@ def answer(*hits: dict[str, Any], **changes: Any) -> SearchAnswer:
         "candidates": 10,
         "generation": 1,
         "degraded": [],
-        "match_probability": 0.9,
         "no_match": False,
         "probabilities_reliable": True,
         "took_ms": {"decode": 0, "encode": 0, "retrieve": 0, "rerank": 0, "total": 0},
@@ -68,7 +67,6 @@ def test_a_hit_is_short_and_rounded() -> None:
                 "metadata": {"year": 2020},
             }
         ],
-        "match_probability": 0.9,
         "no_match": False,
     }
 
@@ -116,7 +114,7 @@ def test_probabilities_that_are_not_reliable_are_not_shown() -> None:
     )
     found = search_result(unsure, "photos", SearchOptions())
     assert found.hits[0].probability is None
-    assert (found.match_probability, found.no_match) == (None, None)
+    assert found.no_match is None
     assert found.notes == [
         "this answer has no probabilities: the index's calibration was fitted on other data, to"
         " which most of these photos do not belong",

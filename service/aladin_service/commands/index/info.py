@@ -30,12 +30,12 @@ def info(
 
     In: INDEX. Out: on stdout its generation, model, sizes, first stages and pending changes, and
     the measurements of both stages made when it was built and tuned, and of its probabilities when
-    they were fitted; on stderr, a warning if these were fitted among far more or fewer items. For
-    an index kept by an engine: its location, what was pushed and what is there now.
+    they were fitted. For an index kept by an engine: its location, what was pushed and what is
+    there now.
     """
     from aladin_index.format.layout import location_of
     from aladin_index.generations.info import describe
-    from aladin_service.reports.index_facts import calibration_warnings, index_data, index_facts
+    from aladin_service.reports.index_facts import index_data, index_facts
     from aladin_service.reports.index_plot import (
         check_plot,
         curve_tables,
@@ -59,8 +59,6 @@ def info(
         for target, side in described.sides.items():
             for table in curve_tables(target, side):
                 print_table(table)
-    for warning in calibration_warnings(described):
-        typer.echo(f"warning: {warning}", err=True)
 
 
 def _engine_info(

@@ -32,6 +32,4 @@ async def get_index(service: Service) -> LiveIndexInfo:
         assert side is not None  # counted because it is there
         side.count = count
         side.takes_all = count <= MAX_ITEMS and side.token_count > 0 and not state.in_engine
-    if info.calibration is not None:
-        info.calibration.fitted_photos_indexed = state.manifest.fitted_photos_indexed
     return info

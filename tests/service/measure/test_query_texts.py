@@ -1,4 +1,4 @@
-"""Short queries of a split, and the photos that are right for them."""
+"""Short and foreign texts as queries of a split, and the photos that are right for them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
-from aladin_service.measure.calibration_split import encode_split
-from aladin_service.measure.short_queries import (
-    ask_short_queries,
+from aladin_service.measure.query_texts import (
     draw_short_queries,
+    encode_foreign_queries,
     encode_short_queries,
+    foreign_texts,
     make_up_words,
     right_by_captions,
 )
 from aladin_training.data import Record, read_records
+from aladin_training.evaluation import encode_captions
 
 
 def record(name: str, *captions: str) -> Record:
@@ -62,42 +64,43 @@ def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
     return load_checkpoint(tiny_checkpoint)
 
 
-def test_short_queries_search_the_photos_of_the_split(
+def every_second(texts: Sequence[str], records: Sequence[Record]) -> NDArray[np.bool_]:
+    """Every second text is right for the first two photos, the others for none."""
+    right = np.zeros((len(texts), len(records)), dtype=np.bool_)
+    right[::2, :2] = True
+    return right
+
+
+def test_short_queries_without_a_right_photo_are_left_out_and_made_up_words_added(
     checkpoint: Checkpoint, data_file: Path
 ) -> None:
-    split = encode_split(checkpoint.model, read_records(data_file), NullProgress())
-
-    def right_answers(texts: object, records: object) -> np.ndarray:
-        """Every second query is right for the first two photos, the others for none."""
-        right = np.zeros((len(texts), len(records)), dtype=np.bool_)  # type: ignore[arg-type]
-        right[::2, :2] = True
-        return right
-
-    drawn = draw_short_queries(split.records)
-    queries = encode_short_queries(checkpoint.model, split.records, right_answers, NullProgress())
+    records = read_records(data_file)
+    known = draw_short_queries(records)[::2]
+    queries = encode_short_queries(checkpoint.model, records, every_second, NullProgress())
     assert queries is not None
-    asked = ask_short_queries(checkpoint.model, split.images, queries, 100)
-    match = checkpoint.model.scores("matching", split.images, queries.encoded).numpy()
-    align = checkpoint.model.scores("alignment", split.images, queries.encoded).numpy()
-    words = queries.encoded.mask.sum(dim=1).numpy()
-    known = [text for text in queries.texts if text in drawn]
-    assert known == drawn[::2]  # without the ones that are right for no photo
-    assert len(queries.texts) == len(known) + math.ceil(len(known) / 4)
-    for row, query in enumerate(asked.asked.queries):
-        rows = query.candidates.rows
-        assert sorted(rows) == list(range(6))
-        assert query.has_match is (row < len(known))
-        assert (query.right == (rows < 2) & query.has_match).all()
-        assert query.candidates.match == pytest.approx(match[rows, row])
-        assert query.candidates.align == pytest.approx(align[rows, row], abs=1e-5)
-        assert set(query.candidates.words) == {words[row]}
-        assert query.photo == queries.groups[row]
-        # Those with a made-up word are a kind of their own, which its own model tells.
-        assert query.kind == ("hard" if row < len(known) else "far")
-        assert query.embedding == pytest.approx(queries.encoded.embedding[row].numpy())
-    typed = {len(text.split()) for text in queries.texts}
-    assert {asked.lengths.low, asked.lengths.high} <= typed
+    count = len(known) + math.ceil(len(known) / 4)
+    assert queries.encoded.size == len(queries.groups) == count
+    assert queries.is_short
+    assert queries.right[: len(known), :2].all()
+    assert not queries.right[len(known) :].any()
+    encoded = encode_captions(checkpoint.model, known, NullProgress())
+    assert torch.allclose(queries.encoded.embedding[: len(known)], encoded.embedding, atol=1e-5)
     assert len(set(queries.groups)) == len({text.split()[-1] for text in known})
+
+
+def test_foreign_texts_name_what_no_caption_names() -> None:
+    texts = {text for _, text in foreign_texts(RECORDS)}
+    assert {"a chest x-ray", "an octopus", "a drawing of an octopus"} <= texts
+    said = {text for _, text in foreign_texts([*RECORDS, record("d", "The octopus")])}
+    assert texts - said == {"an octopus"}
+
+
+def test_foreign_texts_that_hold_for_a_photo_are_left_out(checkpoint: Checkpoint) -> None:
+    made = list(foreign_texts(RECORDS))
+    queries = encode_foreign_queries(checkpoint.model, RECORDS, every_second, NullProgress())
+    assert queries is not None
+    assert queries.groups.tolist() == [number for number, _ in made[1::2]]
+    assert (queries.right.any(), queries.is_short) == (False, False)
 
 
 def test_made_up_words_replace_one_word_each() -> None:
