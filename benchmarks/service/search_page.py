@@ -279,10 +279,9 @@ class SearchPage:
 
     def unfold_json(self) -> Locator:
         """Unfold the filter as JSON in the panel that is open; return its field."""
-        for part in ("#conditions", "#as-json"):
-            details = self.page.locator(f"{part}:not([open])")
-            if details.count() > 0:
-                details.locator("> summary").click()
+        details = self.page.locator("#as-json:not([open])")
+        if details.count() > 0:
+            details.locator("> summary").click()
         return self.page.locator("#filter-json")
 
     def ids(self) -> list[str]:

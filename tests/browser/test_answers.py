@@ -122,22 +122,6 @@ def test_a_filter_as_json(page: SearchPage, api: httpx.Client) -> None:
     assert page.ids() == [hit["id"] for hit in everything["hits"]]
 
 
-def test_a_filter_in_rows(page: SearchPage) -> None:
-    page.open().find(WORDS)
-    page.page.locator("#filter-toggle").click()
-    form = page.page.locator("#filter-form")
-    form.locator("#conditions > summary").click()
-    form.get_by_label("Field").fill("number")
-    form.get_by_label("Comparison").select_option("gte")
-    form.get_by_label("Value").fill("60")
-
-    with page.answer_shown() as answer:
-        form.locator("button[type=submit]").click()
-
-    assert sorted(hit["metadata"]["number"] for hit in answer["hits"]) == [60, 61, 62, 63]
-    assert page.page.locator("#filter-json").input_value() == '{"number":{"gte":60}}'
-
-
 def test_only_those_with_the_same_value(page: SearchPage) -> None:
     number = page.open().find(WORDS)["hits"][3]["metadata"]["number"]
     page.open_evidence(page.hits.nth(3))

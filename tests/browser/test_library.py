@@ -258,18 +258,6 @@ def test_an_empty_value_is_chosen(dated_page: SearchPage) -> None:
     expect(dated_page.listed).to_have_count(1)
 
 
-def test_fields_are_suggested_before_the_first_search(dated_page: SearchPage) -> None:
-    dated_page.page.locator("#filter-toggle").click()
-    names = dated_page.page.locator("#filter-fields option").evaluate_all(
-        "all => all.map(one => one.value)"
-    )
-    assert names == ["camera", "lat", "lon", "taken_at"]
-    dated_page.page.locator("#conditions > summary").click()
-    dated_page.page.get_by_label("Field").fill("camera")
-    dated_page.page.get_by_label("Value").focus()
-    expect(dated_page.page.locator("#filter-values option")).to_have_count(3)
-
-
 def test_only_photos_of_the_same_day(dated_page: SearchPage) -> None:
     dated_page.listed.nth(1).locator("button.open").click()
     facts = dated_page.viewer.locator("#viewer-facts")

@@ -4,7 +4,7 @@
 import { hideComparison, showComparison } from "./compare.js";
 import { hideTimings, methodOf, showTimings } from "./details.js";
 import { at, make, percent } from "./elements.js";
-import { count, counted } from "./formats.js";
+import { NOUNS, count, counted } from "./formats.js";
 import { appendItems, showItems, showSkeletons, sortItems } from "./grid.js";
 import { offerMore } from "./more.js";
 import { showUsed } from "./options.js";
@@ -36,7 +36,6 @@ export function showAnswer({ search, answer, ms, matching }, act) {
   });
   if (answer.hits.length) showTimings(answer.took_ms, ms);
   else hideTimings();
-  showSharing(search, answer.hits.length);
   offerFurther(list, search, answer, act);
 }
 
@@ -107,7 +106,7 @@ export function clearAnswer() {
   hideComparison();
   hideTimings();
   offerMore(null);
-  for (const element of [share, at("no-match")]) element.hidden = true;
+  at("no-match").hidden = true;
   at("found").classList.remove("waiting", "empty", "no-match");
   at("status").textContent = "";
 }
@@ -176,8 +175,6 @@ function emptiness({ offset, minProbability, filter, target }, answer) {
   return nothingThere(target);
 }
 
-const NOUNS = { images: "photo", texts: "text" };
-
 export function unknownFields(target, fields) {
   if (fields.length === 0) return null;
   const names = fields.map((field) => `“${field}”`).join(" or ");
@@ -186,24 +183,4 @@ export function unknownFields(target, fields) {
 
 export const nothingPasses = (target) => `No ${NOUNS[target]} passes this filter.`;
 export const nothingThere = (target) => `There are no ${NOUNS[target]}s in this index yet.`;
-export const allOf = (target, total) => `${count(total)} ${NOUNS[target]}${total === 1 ? "" : "s"}`;
-
-// --- The link to the search ---
-
-const COPIED_MS = 2000;
-
-const share = at("share");
-
-export function startSharing() {
-  share.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(location.href);
-    share.textContent = "Copied";
-    setTimeout(() => (share.textContent = "Copy link"), COPIED_MS);
-  });
-}
-
-// A link cannot contain a photo, and browsers offer the clipboard only to pages from localhost or
-// over HTTPS: there is no button then.
-function showSharing({ query }, hits) {
-  share.hidden = !navigator.clipboard || Boolean(query.file) || hits === 0;
-}
+export const allOf = (target, total) => counted(total, NOUNS[target]);

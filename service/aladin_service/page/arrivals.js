@@ -2,7 +2,7 @@
 // the counts follow it, and what is new is shown or offered, without moving what is being read.
 
 import { at, makeButton } from "./elements.js";
-import { counted } from "./formats.js";
+import { NOUNS, counted } from "./formats.js";
 import { showCounts } from "./index_facts.js";
 import { waitForService } from "./problems.js";
 import { NeedsKey, Unreachable, describeIndex } from "./service.js";
@@ -10,8 +10,6 @@ import { NeedsKey, Unreachable, describeIndex } from "./service.js";
 const SHORTEST_MS = 2000; // after a change
 const LONGEST_MS = 30_000; // when nothing has changed for a while
 const GROWTH = 1.5;
-
-const NOUNS = { images: "photo", texts: "text" };
 
 const notice = at("arrived");
 

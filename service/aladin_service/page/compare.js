@@ -1,17 +1,15 @@
 // Compares the ranking of the first stage with that of both stages: which hits moved, by how many
 // places, and which entered or left the hits on the page.
 
-import { at, make, makeSvg } from "./elements.js";
+import { at, make } from "./elements.js";
 
 const columns = at("columns");
 const matching = at("matching-hits");
 const hits = at("hits");
-const moves = at("moves");
 
 export function hideComparison() {
   columns.classList.remove("comparing");
   for (const id of ["matching-column", "hits-about"]) at(id).hidden = true;
-  showMoves(false);
   at("hits-title").className = "unseen";
   at("hits-title").textContent = "Hits";
   matching.replaceChildren();
@@ -24,7 +22,6 @@ export function showComparison(found, foundBefore) {
   for (const id of ["matching-column", "hits-about"]) at(id).hidden = false;
   at("hits-title").className = "";
   at("hits-title").textContent = "Two stages";
-  showMoves(true);
 
   for (const badge of columns.querySelectorAll(".moved")) badge.remove(); // of fewer hits
   const before = new Map(foundBefore.map((hit) => [hit.id, hit.rank]));
@@ -43,7 +40,6 @@ export function showComparison(found, foundBefore) {
     if (after.has(item.dataset.id)) mark(item, rank - after.get(item.dataset.id), null);
     else mark(item, 0, "left");
   }
-  drawMoves();
   return `Re-ranking moved ${up} up and ${down} down, and added ${entered} to the first ${found.length}.`;
 }
 
@@ -63,45 +59,8 @@ function mark(item, places, crossing) {
   item.querySelector(".scores")?.append(badge);
 }
 
-function showMoves(shown) {
-  moves.toggleAttribute("hidden", !shown); // SVG elements have no `hidden` property
-}
-
-// Draw a line from each hit's place in one ranking to its place in the other.
-function drawMoves() {
-  const places = new Map([...matching.children].map((item) => [item.dataset.id, item]));
-  const { top } = moves.getBoundingClientRect();
-  const middle = (item) => {
-    const box = item.getBoundingClientRect();
-    return box.top + box.height / 2 - top;
-  };
-  const lines = [];
-  for (const item of hits.children) {
-    const from = places.get(item.dataset.id);
-    if (!from) continue;
-    const [y0, y1] = [middle(from), middle(item)];
-    const way = y1 < y0 ? "up" : y1 > y0 ? "down" : "same";
-    const path = makeSvg("path", { d: `M0 ${y0} C50 ${y0} 50 ${y1} 100 ${y1}`, class: way });
-    path.dataset.id = item.dataset.id;
-    lines.push(path);
-  }
-  moves.setAttribute("viewBox", `0 0 100 ${moves.clientHeight || 1}`);
-  moves.replaceChildren(...lines);
-}
-
-// Highlight the hit under the pointer or focus in both rankings.
-function follow(event) {
-  const id = event.target.closest?.(".hit")?.dataset.id;
-  for (const element of columns.querySelectorAll("#moves path, .hit")) {
-    element.classList.toggle("followed", id !== undefined && element.dataset.id === id);
-  }
-}
-
 // onCompare(wanted): called with whether to show both rankings side by side.
 export function startComparison(onCompare) {
   const toggle = at("compare");
   toggle.addEventListener("change", () => onCompare(toggle.checked));
-  for (const type of ["pointerover", "focusin"]) columns.addEventListener(type, follow);
-  columns.addEventListener("pointerleave", follow);
-  addEventListener("resize", () => moves.hasAttribute("hidden") || drawMoves());
 }

@@ -36,7 +36,7 @@ export function scoresOf(hit, search) {
   return facts;
 }
 
-// --- Timings: a bar of the stages, and the duration of each ---
+// --- Timings: the duration of each stage ---
 
 const STAGES = ["decode", "encode", "retrieve", "rerank"];
 const NAMES = {
@@ -58,23 +58,14 @@ export function showTimings(tookMs, roundTripMs) {
   // Between the stages: waiting for a worker, reading texts, writing the answer.
   const known = STAGES.reduce((sum, stage) => sum + tookMs[stage], 0);
   const parts = { ...tookMs, rest: Math.max(0, tookMs.total - known) };
-  const bar = make("div", { className: "bar", ariaHidden: "true" });
-  const list = make("ul", { ariaLabel: "Time by stage" });
-  list.setAttribute("role", "list");
-  for (const stage of [...STAGES, "rest"]) {
-    const ms = parts[stage];
-    const segment = make("i", { className: stage });
-    segment.style.flexGrow = ms; // the width of the bar is the total
-    bar.append(segment);
-    const item = make("li", {}, make("i", { className: stage, ariaHidden: "true" }));
-    item.append(`${NAMES[stage]} ${milliseconds(ms)} ms`);
-    item.dataset.ms = ms;
-    list.append(item);
-  }
-  const service = make("li", { className: "whole" }, `${milliseconds(tookMs.total)} ms in the service`);
-  const trip = make("li", { className: "whole" }, `${milliseconds(roundTripMs)} ms round trip`);
-  list.append(service, trip);
-  timings.replaceChildren(bar, list);
+  const stages = [...STAGES, "rest"].map((stage) => {
+    const item = make("li", {}, `${NAMES[stage]} ${milliseconds(parts[stage])} ms`);
+    item.dataset.ms = parts[stage];
+    return item;
+  });
+  const service = make("li", {}, `${milliseconds(tookMs.total)} ms in the service`);
+  const trip = make("li", {}, `${milliseconds(roundTripMs)} ms round trip`);
+  timings.replaceChildren(...stages, service, trip);
   timings.hidden = false;
 }
 

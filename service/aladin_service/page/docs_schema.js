@@ -1,6 +1,7 @@
 // Schemas of the OpenAPI document as tables, types in words, and example values.
 
 import { make } from "./elements.js";
+import { capital } from "./formats.js";
 import { dataTable } from "./tables.js";
 
 const BOUNDS = {
@@ -67,7 +68,7 @@ export function constraintsOf(schema) {
   const bounds = [schema, ...(schema.anyOf ?? [])].flatMap((each) =>
     Object.entries(BOUNDS).filter(([key]) => key in each).map(([key, words]) => `${words} ${each[key]}`));
   const sentences = [];
-  if (bounds.length) sentences.push(`${bounds[0].charAt(0).toUpperCase()}${bounds.join(", ").slice(1)}.`);
+  if (bounds.length) sentences.push(`${capital(bounds.join(", "))}.`);
   if (schema.default !== undefined) sentences.push(`Default: ${JSON.stringify(schema.default)}.`);
   return sentences.join(" ");
 }

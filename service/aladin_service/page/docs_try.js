@@ -2,7 +2,7 @@
 
 import { exampleOf } from "./docs_schema.js";
 import { make } from "./elements.js";
-import { itemPath, milliseconds } from "./formats.js";
+import { itemPath } from "./formats.js";
 import { sendWithKey } from "./service.js";
 
 const MOST_CHARS = 100_000; // of a response body, the rest is cut off
@@ -83,7 +83,7 @@ async function send({ method, address, body }, answer) {
   try {
     const response = await sendWithKey(address, { method, headers, body });
     const shown = await shownBody(response);
-    const took = milliseconds(performance.now() - started);
+    const took = `${Math.round(performance.now() - started)} ms`;
     const line = `${response.status} ${response.statusText}`.trim();
     answer.replaceChildren(make("p", {}, make("strong", {}, line), ` in ${took}`), shown);
   } catch (error) {

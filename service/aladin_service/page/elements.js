@@ -15,14 +15,6 @@ export function makeButton(text, onClick, properties = {}) {
   return button;
 }
 
-const SVG = "http://www.w3.org/2000/svg";
-
-export function makeSvg(tag, attributes) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
-
 // A score with four digits, enough to check that the scores of the words add up.
 export const fourDigits = (score) => score.toFixed(4).replace("-", "\u2212");
 

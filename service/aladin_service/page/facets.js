@@ -2,7 +2,7 @@
 
 import { make } from "./elements.js";
 import { COORDINATES, count, dayOf, fieldLabel, isDate } from "./formats.js";
-import { rowOf, valuesOf } from "./filter_language.js";
+import { rowOf } from "./filter_language.js";
 
 const MOST_TICKED = 12; // a field of numbers with more values is a range
 const SHOWN = 8; // of a field's values; the others unfold
@@ -67,7 +67,7 @@ function fieldset(name, ...children) {
 // --- Values to tick ---
 
 function makeTicks({ name, parts }, rows, onRows) {
-  const chosen = new Set(rows.flatMap(valuesOf).map((value) => JSON.stringify(value)));
+  const chosen = new Set(rows.flatMap(({ value }) => value).map((value) => JSON.stringify(value)));
   const values = parts.flatMap((part) => part.values);
   const ticks = values.map(({ value, count: items }) => {
     const box = make("input", { type: "checkbox", checked: chosen.has(JSON.stringify(value)) });

@@ -1,9 +1,9 @@
-// Converts between rows of the filter form and the service's filter language. A row is
-// {field, operator, value}; filters that rows cannot express (not, nested filters) stay JSON.
+// Converts between rows and the service's filter language. A row is {field, operator, value}: one
+// condition. Filters that rows cannot express (not, nested filters) stay JSON.
 
 import { dayOf, fieldLabel, isDate, shownValue } from "./formats.js";
 
-export const OPERATORS = {
+const OPERATORS = {
   eq: "is",
   ne: "is not",
   in: "is one of",
@@ -15,12 +15,11 @@ export const OPERATORS = {
   exists: "exists",
 };
 
-const LISTS = ["in", "nin"];
 const OF_DATES = { gt: "after", gte: "from", lt: "before", lte: "until" };
 
-// rows: as typed; join: "and" | "or". A row without a field is incomplete and ignored.
+// join: "and" | "or".
 export function filterOf(rows, join) {
-  const parts = rows.filter(({ field }) => field !== "").map(partOf);
+  const parts = rows.map(partOf);
   if (parts.length < 2) return parts[0] ?? {};
   return { [join]: parts };
 }
@@ -59,46 +58,10 @@ function rowsOfTests(tests) {
   return rows;
 }
 
-export function rowOf(field, operator, value) {
-  const values = Array.isArray(value) ? value : [value];
-  return { field, operator, value: values.map(writeValue).join(", ") };
-}
+export const rowOf = (field, operator, value) => ({ field, operator, value });
 
 function partOf({ field, operator, value }) {
-  if (operator === "eq") return { [field]: readValue(value) };
-  if (operator === "exists") return { [field]: { exists: readValue(value) !== false } };
-  const values = valuesOf({ operator, value });
-  if (operator === "in") return { [field]: values };
-  return { [field]: { [operator]: LISTS.includes(operator) ? values : values[0] } };
-}
-
-// The service distinguishes "1" from 1: unquoted numbers and booleans are read as such.
-function readValue(text) {
-  const plain = text.trim();
-  if (/^(true|false|-?\d+(\.\d+)?([eE][+-]?\d+)?|".*")$/.test(plain)) {
-    try {
-      return JSON.parse(plain);
-    } catch {
-      return plain;
-    }
-  }
-  return plain;
-}
-
-// A value as it is typed: quoted if it is empty or would be read as something else.
-export function writeValue(value) {
-  const isPlain = typeof value !== "string" || (/^[^",][^,]*$/.test(value) && readValue(value) === value);
-  return isPlain ? String(value) : JSON.stringify(value);
-}
-
-// Commas inside quotes do not separate values.
-function splitList(text) {
-  return text.match(/\s*"(?:[^"\\]|\\.)*"\s*|[^,]+/g)?.filter((part) => part.trim()) ?? [];
-}
-
-// The values of a row, as the filter has them.
-export function valuesOf({ operator, value }) {
-  return LISTS.includes(operator) ? splitList(value).map(readValue) : [readValue(value)];
+  return { [field]: operator === "eq" || operator === "in" ? value : { [operator]: value } };
 }
 
 // A filter with one more condition: `field` is `value`, or on the day of a date.
@@ -113,10 +76,11 @@ export function narrowed(filter, field, value) {
 
 export function describe({ field, operator, value }) {
   const name = fieldLabel(field);
-  if (operator === "exists") return `${name} ${value === "false" ? "does not exist" : "exists"}`;
+  if (operator === "exists") return `${name} ${value === false ? "does not exist" : "exists"}`;
   if (operator in OF_DATES && isDate(value)) return `${name} ${OF_DATES[operator]} ${shownValue(value)}`;
-  const isOne = operator === "in" && splitList(value).length === 1;
-  return `${name} ${OPERATORS[isOne ? "eq" : operator]} ${value}`;
+  const values = [value].flat().map((one) => (one === "" ? "(empty)" : String(one)));
+  const isOne = operator === "in" && values.length === 1;
+  return `${name} ${OPERATORS[isOne ? "eq" : operator]} ${values.join(", ")}`;
 }
 
 function isObject(value) {

@@ -1,13 +1,6 @@
-// Formats numbers, sizes and times for display, and ids for addresses.
-
-import { make } from "./elements.js";
+// Formats numbers and dates for display, and ids for addresses.
 
 const LANGUAGE = "en"; // the language of the page
-const AGO = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto" });
-const EXACT = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "long" });
-const UNITS = [["year", 31536000], ["month", 2592000], ["week", 604800], ["day", 86400],
-  ["hour", 3600], ["minute", 60]];
-const SIZES = ["B", "kB", "MB", "GB", "TB"];
 
 // An id as the end of a path. Slashes stay, because common proxies answer %2F with 404, but beside an
 // empty part, "." or "..", which browsers and proxies would resolve.
@@ -24,39 +17,9 @@ export const count = (number) => number.toLocaleString(LANGUAGE);
 export const counted = (number, one, many = `${one}s`) =>
   `${count(number)} ${number === 1 ? one : many}`;
 
-export function bytes(number) {
-  let power = 0;
-  while (number >= 999.5 && power < SIZES.length - 1) {
-    number /= 1000;
-    power += 1;
-  }
-  const digits = power > 0 && number < 9.95 ? 1 : 0;
-  return `${number.toFixed(digits)} ${SIZES[power]}`;
-}
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-// 0.021 ms, 3.4 ms, 120 ms, 2.3 s
-export function milliseconds(number) {
-  if (number >= 999.5) return `${(number / 1000).toFixed(1)} s`;
-  return `${significant(number)} ms`;
-}
-
-// At least two significant digits, at most four decimals: 0.0214 -> 0.021, 3.42 -> 3.4, 123.4 -> 123.
-export function significant(number) {
-  if (number === 0) return "0";
-  const digits = Math.max(0, 1 - Math.floor(Math.log10(Math.abs(number))));
-  return number.toLocaleString(LANGUAGE, {
-    minimumFractionDigits: Math.min(digits, 4),
-    maximumFractionDigits: Math.min(digits, 4),
-  });
-}
-
-// A share in percent. A share below 1 is never rounded up to 100 %.
-export function share(part, digits = 1) {
-  if (part === 1) return "100 %";
-  const shown = (100 * part).toFixed(digits);
-  if (part < 1 && Number(shown) === 100) return `> ${(100 - 10 ** -digits).toFixed(digits)} %`;
-  return `${shown} %`;
-}
+export const NOUNS = { images: "photo", texts: "text" };
 
 // --- Metadata ---
 

@@ -1,10 +1,10 @@
 // What the index has: collections, metadata fields, and whether its evidence means something.
 
 import { at, make } from "./elements.js";
-import { counted } from "./formats.js";
+import { NOUNS, capital, counted } from "./formats.js";
 import { describeIndex, readFields } from "./service.js";
 
-const COLLECTIONS = [["images", "photo"], ["texts", "text"]];
+const COLLECTIONS = Object.entries(NOUNS);
 const ID_CHARS = 12; // of a model's SHA-256
 const MOMENT = new Intl.DateTimeFormat("en", { dateStyle: "long", timeStyle: "short" });
 
@@ -48,7 +48,7 @@ function showAbout(index) {
 function showWarnings({ left_out: leftOut, untrained }) {
   const stopped = leftOut?.not_followed;
   const warnings = [
-    untrained && `${untrained[0].toUpperCase()}${untrained.slice(1)}.`,
+    untrained && `${capital(untrained)}.`,
     stopped && `The folders are not followed any more (${stopped}). Start aladin photos again.`,
   ].filter(Boolean);
   at("index-warning").hidden = warnings.length === 0;

@@ -1,7 +1,7 @@
 // The order of the items: relevance or time, or a field of the index.
 
 import { at } from "./elements.js";
-import { COORDINATES, DATE_FIELD, fieldLabel, isDate } from "./formats.js";
+import { COORDINATES, DATE_FIELD, capital, fieldLabel, isDate } from "./formats.js";
 import { indexFacts } from "./index_facts.js";
 import { isCompared } from "./search.js";
 
@@ -89,5 +89,3 @@ function namedOrder(sort, order) {
   const name = `${field}, ${isFalling ? "largest" : "smallest"} first`;
   return { name, words: `by ${name}`, sort, order };
 }
-
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,7 +1,7 @@
 // The page at /: opens on all items, and shows one search at a time, started from the address, the
 // text field, a photo or an item.
 
-import { clearAnswer, showAnswer, showWaiting, shownHit, startSharing } from "./answer.js";
+import { clearAnswer, showAnswer, showWaiting, shownHit } from "./answer.js";
 import { followIndex, forgetArrivals } from "./arrivals.js";
 import { startComparison } from "./compare.js";
 import { at } from "./elements.js";
@@ -340,7 +340,6 @@ startKeyForm(() => {
 });
 startKeyboard();
 startOffline();
-startSharing();
 addEventListener("popstate", recall);
 recall();
 learnIndex();

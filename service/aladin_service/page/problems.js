@@ -2,6 +2,7 @@
 // service is unreachable.
 
 import { at, make, makeButton } from "./elements.js";
+import { capital } from "./formats.js";
 import { Problem, Unreachable, isUp, setKey } from "./service.js";
 
 // --- Errors ---
@@ -44,9 +45,8 @@ function title(error) {
 
 // The service's messages start in lower case, some with the name of the field, and have no full stop.
 function sentence(message) {
-  const text = message.replace(/^image: /, "");
-  const capital = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?]$/.test(capital) ? capital : `${capital}.`;
+  const text = capital(message.replace(/^image: /, ""));
+  return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 function retryButton(retry, afterS) {

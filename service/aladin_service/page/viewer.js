@@ -10,10 +10,8 @@ import { crossesKinds, fileOf, itemQuery, labelOf } from "./search.js";
 import { startSelection } from "./selection.js";
 import { hasKey, largestPhotoPx, readPicture } from "./service.js";
 import { saveAs, showSide } from "./viewer_side.js";
-import { startZoom, zoomBack, zoomIn, zoomOn, zoomOut } from "./zoom.js";
 
 const PHOTO_PX = 1280;
-const SHARPER_FROM = 1.6; // of the zoom: a larger photo is loaded
 
 const dialog = at("viewer");
 const stage = at("stage");
@@ -30,8 +28,8 @@ export function startViewer(actions) {
   at("viewer-close").addEventListener("click", () => dialog.close());
   at("viewer-previous").addEventListener("click", () => step(-1));
   at("viewer-next").addEventListener("click", () => step(1));
-  at("zoom-in").addEventListener("click", zoomIn);
-  at("zoom-out").addEventListener("click", zoomOut);
+  at("zoom").addEventListener("click", () => zoom(!isZoomed()));
+  stage.addEventListener("dblclick", (event) => zoom(!isZoomed(), event));
   at("viewer-part").addEventListener("click", selectPart);
   indexFacts.then(({ isAligned, targets }) => {
     hasParts = isAligned && targets.includes("images");
@@ -40,7 +38,6 @@ export function startViewer(actions) {
   at("full-screen").addEventListener("click", fullScreen);
   at("full-screen").hidden = !document.fullscreenEnabled;
   download.addEventListener("click", onDownload);
-  startZoom(stage, onZoom);
   dialog.addEventListener("close", () => {
     shown = null;
     forgetEvidence();
@@ -76,14 +73,14 @@ export function openViewer(hit, list) {
   }
   showSide(hit, search, act);
   if (!dialog.open) dialog.showModal();
-  zoomOn(frame);
+  zoom(false);
   if (!document.fullscreenElement) at("viewer-title").focus({ preventScroll: true });
   showEvidence(hit, search, frame, hasParts ? onPart : null);
 }
 
 // A mouse draws a box on a photo as it is; once chosen, so do fingers, and on an enlarged one.
 function selectionOn(frame, draw) {
-  const isPlain = () => hasParts && !stage.classList.contains("zoomed");
+  const isPlain = () => hasParts && !isZoomed();
   return startSelection(frame, {
     draw,
     toggle: (isOn) => at("viewer-part").setAttribute("aria-pressed", isOn),
@@ -141,10 +138,10 @@ function onKey(event) {
   const keys = {
     ArrowLeft: () => step(-1),
     ArrowRight: () => step(1),
-    "+": zoomIn,
-    "=": zoomIn,
-    "-": zoomOut,
-    0: zoomBack,
+    "+": () => zoom(true),
+    "=": () => zoom(true),
+    "-": () => zoom(false),
+    0: () => zoom(false),
     b: selectPart,
     f: fullScreen,
   };
@@ -156,9 +153,22 @@ function fullScreen() {
   else if (document.fullscreenEnabled && shown.photo) stage.requestFullscreen();
 }
 
-function onZoom(scale) {
-  at("zoom-out").disabled = scale === 1;
-  if (scale < SHARPER_FROM || !shown?.photoId || shown.isSharp) return;
+const isZoomed = () => stage.classList.contains("zoomed");
+
+// Enlarge the photo, whose stage then scrolls, or show all of it. point: a place in the window that
+// stays in view; without one, the middle of the photo.
+function zoom(isOn, point = null) {
+  const frame = stage.querySelector(".frame");
+  const isLarge = isOn && frame !== null;
+  const box = frame?.getBoundingClientRect();
+  stage.classList.toggle("zoomed", isLarge);
+  at("zoom").setAttribute("aria-pressed", isLarge);
+  if (!isLarge) return;
+  const [x, y] = point
+    ? [(point.clientX - box.left) / box.width, (point.clientY - box.top) / box.height]
+    : [0.5, 0.5];
+  stage.scrollTo(frame.offsetWidth * x - stage.clientWidth / 2, frame.offsetHeight * y - stage.clientHeight / 2);
+  if (!shown.photoId || shown.isSharp) return;
   shown.isSharp = true;
   sharpen(shown);
 }

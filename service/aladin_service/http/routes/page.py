@@ -10,77 +10,24 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
 
 from fastapi import Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
 
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
 
 router = ServiceRouter(include_in_schema=False)
 
+_FOLDER = files("aladin_service").joinpath("page")
 _MEDIA_TYPES = {
     "html": "text/html",
     "js": "text/javascript",
     "css": "text/css",
     "svg": "image/svg+xml",
 }
-
-# An explicit list: no name from a request ever becomes a path.
-PageFile = Literal[
-    "answer.js",
-    "arrivals.js",
-    "compare.css",
-    "compare.js",
-    "controls.css",
-    "details.js",
-    "docs.css",
-    "docs.js",
-    "docs_schema.js",
-    "docs_try.js",
-    "elements.js",
-    "evidence.css",
-    "evidence.js",
-    "examples.js",
-    "facets.js",
-    "filter_language.js",
-    "filters.js",
-    "formats.js",
-    "grid.js",
-    "heat.js",
-    "icon.svg",
-    "index_facts.js",
-    "keyboard.js",
-    "library.js",
-    "marks.js",
-    "more.js",
-    "options.js",
-    "order.js",
-    "page.css",
-    "page.js",
-    "panels.css",
-    "parts.css",
-    "parts.js",
-    "photos.css",
-    "photos.js",
-    "preferences.js",
-    "problems.js",
-    "query_field.js",
-    "results.css",
-    "search.css",
-    "search.js",
-    "selection.css",
-    "selection.js",
-    "service.js",
-    "tables.css",
-    "tables.js",
-    "viewer.css",
-    "viewer.js",
-    "viewer_side.js",
-    "zoom.js",
-]
 
 
 class PageLimits(BaseModel):
@@ -112,8 +59,10 @@ async def get_limits(service: Service) -> PageLimits:
 
 
 @router.get("/page/{name}")
-async def get_page_file(name: PageFile, request: Request) -> Response:
-    """Return a file of the pages."""
+async def get_page_file(name: str, request: Request) -> Response:
+    """Return a file of the pages; those in HTML have addresses of their own."""
+    if name not in _names() or name.endswith(".html"):
+        raise HTTPException(404, "Not Found")
     return _send(name, request)
 
 
@@ -153,8 +102,14 @@ def _send(name: str, request: Request) -> Response:
 
 
 @cache
+def _names() -> frozenset[str]:
+    """Return the names of all files: no name from a request ever becomes a path."""
+    return frozenset(file.name for file in _FOLDER.iterdir() if file.name != "__init__.py")
+
+
+@cache
 def _read(name: str) -> _PageContent:
-    plain = files("aladin_service").joinpath("page", name).read_bytes()
+    plain = _FOLDER.joinpath(name).read_bytes()
     digest = hashlib.sha256(plain).hexdigest()
     # Without a time stamp: every worker and every start sends the same bytes.
     return _PageContent(plain=plain, zipped=gzip.compress(plain, mtime=0), tag=f'W/"{digest}"')
