@@ -112,6 +112,15 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def new_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a network with other weights and sizes than `tiny_checkpoint`."""
+    folder = tmp_path_factory.mktemp("new") / "checkpoint"
+    heads = AlignmentHeadConfig(dim=12), MatchingHeadConfig(layers=1, heads=2, dim=24)
+    save_checkpoint(folder, tiny_model(alignment=heads[0], matching=heads[1]))
+    return folder
+
+
+@pytest.fixture(scope="session")
 def exported_checkpoint(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`tiny_checkpoint` with its ONNX graphs; skips where the packages are not installed."""
     for package in ("onnx", "onnxscript", "onnxruntime"):

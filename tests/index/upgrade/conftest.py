@@ -12,29 +12,12 @@ import pytest
 from aladin_index.build import shards
 from aladin_index.settings import BuildSettings
 from aladin_index.upgrade.run import upgrade_index
-from aladin_network.checkpoint import save_checkpoint
-from aladin_network.config import AlignmentHeadConfig, MatchingHeadConfig
-from aladin_network.model import AladinModel
 
 SETTINGS = BuildSettings(batch_size=3, shard_items=6)
 
 
 class CutShortError(Exception):
     """An upgrade ends as if it were killed."""
-
-
-@pytest.fixture(scope="session")
-def new_checkpoint(
-    build_tiny: Callable[..., AladinModel], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A checkpoint of a network with other weights and sizes than `tiny_checkpoint`."""
-    folder = tmp_path_factory.mktemp("new") / "checkpoint"
-    model = build_tiny(
-        alignment=AlignmentHeadConfig(dim=12),
-        matching=MatchingHeadConfig(layers=1, heads=2, dim=24),
-    )
-    save_checkpoint(folder, model)
-    return folder
 
 
 @pytest.fixture

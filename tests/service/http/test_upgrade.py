@@ -16,10 +16,7 @@ from aladin_index.build.builder import build_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.settings import BuildSettings
 from aladin_index.upgrade.run import upgrade_index
-from aladin_network.checkpoint import save_checkpoint
 from aladin_network.checkpoint_files import read_model_id
-from aladin_network.config import AlignmentHeadConfig, MatchingHeadConfig
-from aladin_network.model import AladinModel
 from aladin_service.item_sources import image_items, text_items
 from tests.index.upgrade.conftest import begin_upgrade
 
@@ -28,17 +25,6 @@ pytestmark = pytest.mark.anyio
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 SETTINGS = BuildSettings(batch_size=2, shard_items=2)
-
-
-@pytest.fixture(scope="session")
-def new_checkpoint(
-    build_tiny: Callable[..., AladinModel], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A checkpoint of a network with other weights and sizes than that of the index."""
-    folder = tmp_path_factory.mktemp("new") / "checkpoint"
-    heads = AlignmentHeadConfig(dim=12), MatchingHeadConfig(layers=1, heads=2, dim=24)
-    save_checkpoint(folder, build_tiny(alignment=heads[0], matching=heads[1]))
-    return folder
 
 
 @pytest.fixture

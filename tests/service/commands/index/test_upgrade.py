@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
-from aladin_network.checkpoint import save_checkpoint
 from aladin_network.checkpoint_files import read_model_id
-from aladin_network.config import MatchingHeadConfig
-from aladin_network.model import AladinModel
 from aladin_service.cli import app
-
-
-@pytest.fixture(scope="module")
-def new_checkpoint(
-    build_tiny: Callable[..., AladinModel], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A checkpoint of a network with other weights than that of the index."""
-    folder = tmp_path_factory.mktemp("new") / "checkpoint"
-    save_checkpoint(folder, build_tiny(matching=MatchingHeadConfig(layers=1, heads=2, dim=24)))
-    return folder
 
 
 def run(*words: object, code: int = 0) -> tuple[str, str]:
