@@ -57,11 +57,13 @@ def exposed() -> dict[str, Values]:
     metrics.engine_call(EngineCall("search", 0.1, None))
     entry = FileEntry(bytes=1, sha256="")
     manifest = Manifest(
-        schema_version=2,
+        schema_version=1,
         generation=1,
         metric="inner_product",
         default_candidates=1,
         fingerprint="",
+        made_by="build",
+        replaces=None,
         model=ModelEntry(id="", files={"model.safetensors": entry}),
         images=None,
         texts=None,

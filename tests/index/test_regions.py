@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,6 @@ import pytest
 import torch
 
 from aladin_index.build.builder import build_index
-from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -24,7 +21,6 @@ from aladin_index.format.layout import ITEMS
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.reader import open_index
-from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import pack_boxes, unpack_boxes
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
@@ -131,12 +127,6 @@ def built(checkpoint: Path, regions: Regions, tmp_path_factory: pytest.TempPathF
     out = tmp_path_factory.mktemp("built") / "index"
     build_index(checkpoint, out, items(), TEXTS, SETTINGS, regions=regions)
     return out
-
-
-@pytest.fixture
-def copied(built: Path, tmp_path: Path) -> Path:
-    """A copy of `built`."""
-    return Path(shutil.copytree(built, tmp_path / "copy"))
 
 
 @pytest.fixture(scope="module")
@@ -320,56 +310,3 @@ def test_regions_and_network_go_together(
     with pytest.raises(InputError, match="this network reads photos, got regions"):
         build_index(tiny_checkpoint, tmp_path / "index", items(), None, SETTINGS, regions=regions)
     assert not (tmp_path / "index").exists()
-
-
-@pytest.fixture
-def old(copied: Path) -> Iterator[Path]:
-    """An index as it was written before items had boxes."""
-    file = next(copied.glob(f"generations/*/images/{ITEMS}"))
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("ALTER TABLE items DROP COLUMN boxes")
-        connection.commit()
-    return copied
-
-
-def test_files_of_before_there_were_boxes(old: Path) -> None:
-    with closing(ItemStore(next(old.glob(f"generations/*/images/{ITEMS}")))) as store:
-        assert store.count == PHOTOS
-        found = [*store.by_rows(range(PHOTOS)), store.by_id("photo 4")]
-        assert all(item is not None and item.boxes is None for item in found)
-        assert found[4] == found[-1]
-
-
-def test_changes_of_before_there_were_boxes(
-    copied: Path, model: AladinModel, regions: Regions
-) -> None:
-    with open_index(copied) as opened:
-        model_id = opened.manifest.model.id
-        with closing(ChangesWriter(copied, model_id)) as writer:
-            add_items(
-                writer,
-                model,
-                "images",
-                items(range(2)),
-                AddSettings(on_duplicate="replace"),
-                regions=regions,
-            )
-        database = changes_database(copied, opened.generation, "images")
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("ALTER TABLE items DROP COLUMN boxes")
-        connection.commit()
-    with open_index(copied) as opened:
-        side = opened.side("images")
-        assert [side.items.by_id(f"photo {n}").boxes for n in range(2)] == [None, None]  # type: ignore[union-attr]
-        with closing(ChangesWriter(copied, model_id)) as writer:
-            add_items(
-                writer,
-                model,
-                "images",
-                items(range(1, 3)),
-                AddSettings(on_duplicate="replace"),
-                regions=regions,
-            )
-        later = opened.side("images")
-        known = [later.items.by_id(f"photo {n}").boxes is not None for n in range(4)]  # type: ignore[union-attr]
-        assert known == [False, True, True, True]

@@ -38,7 +38,7 @@ from aladin_index.items.field_tables import (
 from aladin_index.items.filters import Filter, Kind, Test, leaves
 from aladin_index.items.look_ups import VALUES_A_STATEMENT, read_values
 from aladin_index.items.store import ThreadConnections, stored_item
-from aladin_index.items.tables import StoredItem, columns_of, create_tables
+from aladin_index.items.tables import COLUMNS, StoredItem, create_tables
 from aladin_index.items.words import WordIndex
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
@@ -242,15 +242,13 @@ class AddedItems:
 
     def items_by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
         """Read the items of some rows, in any order."""
-        columns = self._run(columns_of)
-        lines = self._by_rows(f"SELECT {columns} FROM items", rows)
+        lines = self._by_rows(f"SELECT {COLUMNS} FROM items", rows)
         return [stored_item(line) for line in lines]
 
     def items_by_id(self, item_id: str) -> list[StoredItem]:
         """Read all items that ever had this id."""
         try:
-            columns = self._run(columns_of)
-            lines = self._lines(f"SELECT {columns} FROM items WHERE id = ?", (item_id,))
+            lines = self._lines(f"SELECT {COLUMNS} FROM items WHERE id = ?", (item_id,))
         except UnicodeEncodeError:  # a lone surrogate is part of no stored id
             return []
         return [stored_item(line) for line in lines]

@@ -25,7 +25,6 @@ from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, re
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import (
     StoredItem,
-    add_missing_columns,
     count_fields,
     field_names,
     unknown_fields,
@@ -274,7 +273,6 @@ class WritableCollection:
                 connection.close()
                 raise sqlite3.OperationalError(f"{self.database} was replaced")
             self._connection, self._identity = connection, identity
-            add_missing_columns(connection)
         return self._connection
 
 

@@ -18,7 +18,7 @@ from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import TARGETS, Target, TokenDtype
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 
 # Coordinates of a corrected vector after those of the embedding.
@@ -187,9 +187,8 @@ class Manifest:
         default_candidates: Number of candidates of a search that does not specify one, if the
             collection was not tuned.
         fingerprint: Fingerprint of the build's inputs, model and settings.
-        made_by: Command that created it, or None if it was not recorded at that time.
-        replaces: Generation that was live when it was created; None for the first one, and where
-            it was not recorded, see `aladin_index.generations.history.earlier_generations`.
+        made_by: Command that created it.
+        replaces: Generation that was live when it was created, or None for the first one.
         model: Model that made the generation.
         images: None if the index has no images.
         texts: None if the index has no texts.
@@ -206,8 +205,8 @@ class Manifest:
     metric: Literal["inner_product"]
     default_candidates: int
     fingerprint: str
-    made_by: MadeBy | None = None
-    replaces: int | None = None
+    made_by: MadeBy
+    replaces: int | None
     model: ModelEntry
     images: CollectionEntry | None
     texts: CollectionEntry | None

@@ -133,8 +133,8 @@ def earlier_generations(
 ) -> list[int]:
     """Return the generations that led to one, the nearest first, as far as they exist.
 
-    Generations that were rolled back are not among them. Manifests of older versions do not record
-    the generation that they replace; it is taken to be the nearest existing one before.
+    Generations that were rolled back are not among them. What a damaged manifest replaced is taken
+    to be the nearest existing generation before it.
 
     Args:
         generation: Generation to begin with.
@@ -146,8 +146,6 @@ def earlier_generations(
         try:
             before = manifest_of(generation).replaces
         except (IndexCorruptError, IndexMismatchError):
-            before = None
-        if before is None:
             before = max((each for each in existing if each < generation), default=None)
         if before is None or before not in existing:
             return found

@@ -1,8 +1,4 @@
-"""The table of sorted columns in a generation's database of items, from which filters are answered.
-
-Databases that were written before it existed lack the table; their filters are looked up in the
-table `fields`.
-"""
+"""The table of sorted columns in a database of items, from which filters are answered."""
 
 from __future__ import annotations
 
@@ -26,7 +22,6 @@ CREATE TABLE filter_columns (
     UNIQUE (field, kind)
 )
 """
-_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'filter_columns'"
 
 # Forms in which values are stored: 64-bit integers, 64-bit floats, and texts, which are their
 # lengths in bytes as 32-bit numbers and then the texts in UTF-8.
@@ -78,8 +73,6 @@ def store_columns(connection: sqlite3.Connection) -> None:
 
 def columns_bytes(connection: sqlite3.Connection, name: str) -> int:
     """Return the size of the columns of a field, or 0 if it has none."""
-    if not connection.execute(_HAS_TABLE).fetchone():
-        return 0
     size = connection.execute(
         'SELECT SUM(length("values") + length(counts) + length(rows)) FROM filter_columns'
         " WHERE field = (SELECT field FROM filter_fields WHERE name = ?)",

@@ -1,7 +1,6 @@
 """Tests of filters that are looked up in a database of items, where no column is in memory.
 
-That is the case of fields without an index, of files that were written before columns were stored
-in them, and of fields too large for memory.
+That is the case of fields without an index, of added items, and of fields too large for memory.
 """
 
 from __future__ import annotations

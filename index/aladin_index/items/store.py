@@ -27,7 +27,7 @@ from aladin_index.items.field_tables import (
 from aladin_index.items.filters import Filter, Kind, Test, leaves
 from aladin_index.items.look_ups import VALUES_A_STATEMENT, look_up
 from aladin_index.items.selection import Selection, SelectionCache
-from aladin_index.items.tables import StoredItem, columns_of, count_fields, unknown_fields
+from aladin_index.items.tables import COLUMNS, StoredItem, count_fields, unknown_fields
 from aladin_index.items.words import WordIndex
 from aladin_network.errors import IndexCorruptError
 
@@ -160,7 +160,6 @@ class ItemStore:
         # Counting the rows would read all of them. Row numbers have no gaps.
         last = self._database.lines("SELECT MAX(row) FROM items")[0][0]
         self.count = 0 if last is None else int(last) + 1
-        self._columns = self._database.run(columns_of)
         self.words = WordIndex(self.by_rows)
 
     def close(self) -> None:
@@ -173,7 +172,7 @@ class ItemStore:
         for start in range(0, len(rows), VALUES_A_STATEMENT):
             batch = rows[start : start + VALUES_A_STATEMENT]
             marks = ",".join("?" * len(batch))
-            statement = f"{_TOGETHER} (SELECT {self._columns} FROM items WHERE row IN ({marks}))"
+            statement = f"{_TOGETHER} (SELECT {COLUMNS} FROM items WHERE row IN ({marks}))"
             ((lines,),) = self._database.lines(statement, tuple(int(row) for row in batch))
             for line in json.loads(lines):
                 if line[_BOXES] is not None:
@@ -185,9 +184,7 @@ class ItemStore:
     def by_id(self, item_id: str) -> StoredItem | None:
         """Return the item with this id, or None if there is none."""
         try:
-            lines = self._database.lines(
-                f"SELECT {self._columns} FROM items WHERE id = ?", (item_id,)
-            )
+            lines = self._database.lines(f"SELECT {COLUMNS} FROM items WHERE id = ?", (item_id,))
         except UnicodeEncodeError:  # a lone surrogate is part of no stored id
             return None
         return stored_item(lines[0]) if lines else None

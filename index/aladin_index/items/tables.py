@@ -27,8 +27,6 @@ COLUMNS = (
     "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length, boxes, "
     "file_state"
 )
-# Columns that files written before regions, or folders that are synchronised, do not have.
-_LATER = {"boxes": "BLOB", "file_state": "TEXT"}
 
 # `fields` has a row for each value of each indexed field. The whole row is the key, so that a test
 # is one scan of neighbouring rows. `filter_fields` numbers the indexed fields, and records which of
@@ -224,25 +222,6 @@ def count_fields(connection: sqlite3.Connection) -> int:
     # Counting the rows would read all of them. They are numbered without gaps.
     last = connection.execute("SELECT MAX(field) FROM filter_fields").fetchone()[0]
     return 0 if last is None else int(last)
-
-
-def columns_of(connection: sqlite3.Connection) -> str:
-    """Return `COLUMNS` for a database, with placeholders for columns that it lacks."""
-    columns = COLUMNS
-    for name in _missing_columns(connection):
-        columns = columns.replace(name, f"NULL AS {name}")
-    return columns
-
-
-def add_missing_columns(connection: sqlite3.Connection) -> None:
-    """Add missing columns to a database before writing; the caller has to commit."""
-    for name in _missing_columns(connection):
-        connection.execute(f"ALTER TABLE items ADD COLUMN {name} {_LATER[name]}")
-
-
-def _missing_columns(connection: sqlite3.Connection) -> list[str]:
-    lines = connection.execute("SELECT name FROM pragma_table_info('items')").fetchall()
-    return [name for name in _LATER if (name,) not in lines]
 
 
 def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from aladin_index.encode.source_items import ImageItem
-from aladin_index.format.layout import generation_folder, published_generations
-from aladin_index.format.manifest import MANIFEST
 from aladin_index.format.records import SkippedItem
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.sync.file_state import BuiltState, FileState
@@ -124,12 +121,3 @@ def indexed_photos(live: LiveCollection) -> Iterator[IndexedPhoto]:
                 is_live=changes is None or changes.is_live(item.row),
                 as_built=BuiltState.parse(state),
             )
-
-
-def first_built_ns(root: Path) -> int:
-    """Return when the oldest generation of an index was made, in nanoseconds since 1970."""
-    times: list[int] = []
-    for generation in published_generations(root):
-        with suppress(FileNotFoundError):  # removed by another process
-            times.append((generation_folder(root, generation) / MANIFEST).stat().st_mtime_ns)
-    return min(times)

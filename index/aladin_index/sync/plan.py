@@ -74,7 +74,6 @@ def plan_sync(
     listings: Sequence[FolderListing],
     indexed: Sequence[IndexedPhoto],
     *,
-    built_ns: int,
     max_bytes: int,
     allow_missing: bool,
     progress: Progress,
@@ -83,13 +82,11 @@ def plan_sync(
 
     A photo that no pass has recorded is unchanged if its file has the size and the time of the
     build or the addition, and its folder says the same of it, if that was a folder. Where they are
-    not recorded either, by earlier versions, it is taken to be unchanged if its file is not younger
-    than `built_ns`.
+    not recorded either, as of an import, it is changed.
 
     Args:
         listings: The folders, none inside another.
         indexed: All images of the index, removed ones included.
-        built_ns: Time when the oldest generation was made, in nanoseconds since 1970.
         max_bytes: Maximum size of a photo's file.
         allow_missing: Whether all photos of a folder may be gone.
         progress: Progress, started and advanced by the files that have to be read.
@@ -97,7 +94,7 @@ def plan_sync(
     Raises:
         MissingPhotosError: If all photos of a folder are gone and that is not allowed.
     """
-    planner = _Planner(indexed, built_ns, max_bytes, progress)
+    planner = _Planner(indexed, max_bytes, progress)
     for listing in listings:
         planner.match(listing, allow_missing=allow_missing)
     for listing in listings:
@@ -114,14 +111,12 @@ class _Planner:
     def __init__(
         self,
         indexed: Sequence[IndexedPhoto],
-        built_ns: int,
         max_bytes: int,
         progress: Progress,
     ) -> None:
         self.plan = SyncPlan()
         self._progress = progress
         self._files_read = 0
-        self._built_ns = built_ns
         self._max_bytes = max_bytes
         self._by_id = {photo.id: photo for photo in indexed if photo.is_live}
         self._by_path = {photo.path: photo for photo in indexed if photo.is_live and photo.path}
@@ -256,9 +251,7 @@ class _Planner:
 
     def _is_as_built(self, item: IndexedPhoto, photo: ListedPhoto) -> bool:
         """Whether the file of an item that no pass has recorded is the one that was encoded."""
-        if item.as_built is None:
-            return photo.mtime_ns <= self._built_ns
-        return item.as_built[:2] == (photo.size, photo.mtime_ns)
+        return item.as_built is not None and item.as_built[:2] == (photo.size, photo.mtime_ns)
 
     def _digest(self, photo: ListedPhoto) -> str:
         if self._files_read == 0:

@@ -12,9 +12,6 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 # Names of values by Python type, for options and arguments without a metavar of their own.
 _VALUE_NAMES = {"int": "N", "float": "X", "str": "TEXT", "Path": "PATH"}
 
-# Earlier names of options, which are accepted but not shown.
-_HIDDEN_ALIASES = (", --shard",)
-
 _RANGES = (
     (re.compile(r"\b([\d.]+)<=x<=([\d.]+)"), r"\1 to \2"),
     (re.compile(r"\bx>=([\d.]+)"), r"at least \1"),
@@ -41,8 +38,6 @@ def _record(parameter: Any, context: Any) -> tuple[str, str] | None:
         name = parameter.display_name_raw
     elif isinstance(parameter, TyperOption) and parameter.metavar is None:
         name = re.sub(r"<.*>", lambda _: _value_name(parameter, context), name)
-    for alias in _HIDDEN_ALIASES:
-        name = name.replace(alias, "")
     # A stated default or range is in one pair of brackets with what the framework adds.
     text = text.replace("]  [", "; ")
     for pattern, words in _RANGES:

@@ -22,7 +22,7 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes
 from aladin_index.generations.reader import open_index
 from aladin_index.sync.apply import SyncReport, apply_plan
-from aladin_index.sync.listing import FolderListing, ListedPhoto, first_built_ns, indexed_photos
+from aladin_index.sync.listing import FolderListing, ListedPhoto, indexed_photos
 from aladin_index.sync.plan import MissingPhotosError, plan_sync
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.detectors.base import Detector
@@ -195,7 +195,6 @@ class FolderSync:
             plan = plan_sync(
                 listings,
                 indexed,
-                built_ns=first_built_ns(self._index),
                 max_bytes=settings.add.limits.max_bytes,
                 allow_missing=settings.allow_missing,
                 progress=progress,

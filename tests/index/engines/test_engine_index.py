@@ -124,8 +124,8 @@ def test_a_record_is_read_as_it_was_written(
     del pieces["source.json"]
     with pytest.raises(IndexCorruptError, match=r"has no 'source\.json'"):
         GenerationRecord.read(pieces, "generation 1")
-    older = pieces[MANIFEST].replace(b'"schema_version": 2', b'"schema_version": 1')
-    with pytest.raises(IndexMismatchError, match="schema version: expected 2, got 1"):
+    older = pieces[MANIFEST].replace(b'"schema_version": 1', b'"schema_version": 2')
+    with pytest.raises(IndexMismatchError, match="schema version: expected 1, got 2"):
         GenerationRecord.read({**record.pieces(), MANIFEST: older}, "generation 1")
 
 

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from aladin_network.errors import IndexCorruptError, IndexMismatchError
 from aladin_network.files import FileEntry, describe_files
 
 MANIFEST_JSON = """{
-  "schema_version": 2,
+  "schema_version": 1,
   "generation": 3,
   "metric": "inner_product",
   "default_candidates": 100,
@@ -87,7 +86,6 @@ MANIFEST_JSON = """{
   "texts": null,
   "calibration": null,
   "correction": null,
-  "encoding": {},
   "files": {
     "images/ann.faiss": {
       "bytes": 10,
@@ -100,7 +98,7 @@ MANIFEST_JSON = """{
 
 def example() -> Manifest:
     return Manifest(
-        schema_version=2,
+        schema_version=1,
         generation=3,
         metric="inner_product",
         default_candidates=100,
@@ -174,20 +172,9 @@ def rewrite(folder: Path, **changes: object) -> None:
     (folder / DIGEST).write_text(f"{digest}\n")
 
 
-@pytest.mark.parametrize("name", ["made_by", "replaces"])
-def test_a_manifest_of_before_tells_nothing_of_its_origin(tmp_path: Path, name: str) -> None:
-    write_manifest(tmp_path, example())
-    data = json.loads((tmp_path / MANIFEST).read_text())
-    del data[name]
-    (tmp_path / MANIFEST).write_text(json.dumps(data))
-    digest = describe_files(tmp_path, [MANIFEST])[MANIFEST].sha256
-    (tmp_path / DIGEST).write_text(f"{digest}\n")
-    assert read_manifest(tmp_path) == replace(example(), **{name: None})
-
-
 def test_another_schema_version_is_refused(tmp_path: Path) -> None:
-    rewrite(tmp_path, schema_version=1)
-    with pytest.raises(IndexMismatchError, match="expected 2, got 1"):
+    rewrite(tmp_path, schema_version=2)
+    with pytest.raises(IndexMismatchError, match="expected 1, got 2"):
         read_manifest(tmp_path)
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,13 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
-from aladin_index.format.manifest import read_manifest, write_manifest
+from aladin_index.format.manifest import MANIFEST, read_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.history import rolled_back_changes, with_changes_of
+from aladin_index.generations.history import (
+    generations_before,
+    rolled_back_changes,
+    with_changes_of,
+)
 from aladin_index.generations.published import rollback_index, store_calibration
 from aladin_index.generations.reader import open_index
 from aladin_network.errors import IndexCorruptError, InputError
@@ -96,10 +99,11 @@ def test_a_compaction_without_changes_keeps_what_the_live_generation_is_of(rejec
     assert rollback_index(rejected).generation == 1
 
 
-def test_without_a_record_the_nearest_generation_before_is_gone_back_to(rejected: Path) -> None:
-    folder = generation_folder(rejected, 3)
-    write_manifest(folder, replace(read_manifest(folder), replaces=None))
-    assert rollback_index(rejected).generation == 2
+def test_what_a_damaged_manifest_replaced_is_taken_to_be_the_generation_before(
+    rejected: Path,
+) -> None:
+    (generation_folder(rejected, 3) / MANIFEST).write_text("{")
+    assert generations_before(rejected, 3) == [2, 1]
 
 
 @pytest.mark.parametrize(

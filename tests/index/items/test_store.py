@@ -96,17 +96,6 @@ def test_a_selection_is_kept_and_so_are_those_of_its_tests(
     assert select(store, {"and": [{"x": 2}, {"x": "b"}]}).rows.tolist() == list(both)
 
 
-def test_a_file_without_columns_is_looked_up(store: ItemStore, tmp_path: Path) -> None:
-    specs = [{"x": "b"}, {"x": {"gte": 1}}, {"not": {'odd "name"': "b"}}]
-    expected = [select(store, spec).rows.tolist() for spec in specs]
-    with sqlite3.connect(tmp_path / "items.sqlite") as connection:
-        connection.execute("DROP TABLE filter_columns")
-    connection.close()
-    earlier = ItemStore(tmp_path / "items.sqlite")
-    assert [select(earlier, spec).rows.tolist() for spec in specs] == expected
-    earlier.close()
-
-
 def test_columns_beyond_the_memory_for_them_are_looked_up(
     store: ItemStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

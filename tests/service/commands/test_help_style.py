@@ -59,12 +59,6 @@ def test_a_default_and_a_range_are_in_one_pair_of_brackets() -> None:
     assert "[default: 8000; 0 to 65535]" in text
 
 
-def test_an_earlier_name_of_an_option_is_accepted_and_not_shown() -> None:
-    assert "--shard " not in run("index", "build", "--help").stdout
-    done = run("index", "build", "--model", "m", "--images", ".", "--out", "o", "--shard", "5/3")
-    assert "part: expected a number from 1 to 3, got 5" in done.stderr
-
-
 def test_the_version_is_that_of_the_distribution() -> None:
     done = run("--version")
     assert (done.exit_code, done.stdout) == (0, f"aladin {version('aladin-search')}\n")

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import shutil
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -24,7 +23,6 @@ from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.item_encoders import PhotoEncoder, Prepared
 from aladin_index.encode.source_items import TextItem
-from aladin_index.format.layout import generation_folder
 from aladin_index.format.left_out import read_follow_record
 from aladin_index.generations import reader
 from aladin_index.generations.compact import compact_index
@@ -661,23 +659,6 @@ def test_a_photo_that_is_edited_while_an_index_is_built_is_encoded_again(
         index = build(tiny_checkpoint, folder, tmp_path / "index")
     report = one_pass(index, folder)
     assert (report.unchanged, report.changed) == (1, ["a.png"])
-
-
-def test_an_index_of_an_earlier_version_is_followed(
-    index: Path, photos: Path, network: Checkpoint, same_as_built: Callable[[], bool]
-) -> None:
-    """Its tables have no column for the states of files."""
-    paint(photos / "g.png", 10)
-    add_photos(index, photos, network, "g.png")
-    generation = generation_folder(index, 1)
-    for database in (changes_database(index, 1, "images"), generation / "images" / "items.sqlite"):
-        with closing(sqlite3.connect(database)) as connection:
-            connection.execute("ALTER TABLE items DROP COLUMN file_state")
-    report = one_pass(index, photos)
-    assert (report.unchanged, report.changed) == (6, ["g.png"])  # younger than the generation
-    (photos / "b.png").rename(photos / "z.png")
-    assert one_pass(index, photos).moved == ["z.png"]
-    assert same_as_built()
 
 
 def test_what_a_pass_left_out_is_recorded_with_the_index(index: Path, photos: Path) -> None:

@@ -95,7 +95,6 @@ PartOption = Annotated[
     str,
     typer.Option(
         "--part",
-        "--shard",
         metavar="I/N",
         help="Build only the I-th of N parts of the source, I from 1, e.g. one on each machine; "
         "`aladin index merge` merges the parts.",

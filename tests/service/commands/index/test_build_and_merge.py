@@ -66,7 +66,6 @@ def test_options_reach_the_build(
     [
         (["--part", "2-3"], "expected a part such as 1/4, got '2-3'"),
         (["--part", "4/3"], "part: expected a number from 1 to 3, got 4"),
-        (["--shard", "4/3"], "part: expected a number from 1 to 3, got 4"),
         (["--ray-workers", "2"], "--ray-workers: expected also --ray"),
         (["--ray-cpus", "2"], "--ray-cpus: expected also --ray"),
         (["--ray", "somewhere"], "'somewhere': expected HOST:PORT"),
