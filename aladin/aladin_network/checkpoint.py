@@ -99,7 +99,7 @@ def save_checkpoint(
     model: AladinModel,
     fusion: Fusion | None = None,
     provenance: Provenance | None = None,
-    alignment_trained: bool | None = None,
+    alignment_trained: bool = True,
 ) -> None:
     """Write a checkpoint atomically; an older one in its place is replaced.
 
@@ -108,8 +108,7 @@ def save_checkpoint(
         model: The network.
         fusion: Constants fitted on the validation split.
         provenance: Origin of the weights.
-        alignment_trained: Whether the alignment was trained, or None to derive it from the
-            provenance, see `aladin_network.heads.trained`.
+        alignment_trained: Whether the alignment was trained.
     """
     with atomic_folder(folder) as partial:
         write_checkpoint(partial, model, fusion, provenance, alignment_trained)
@@ -120,7 +119,7 @@ def write_checkpoint(
     model: AladinModel,
     fusion: Fusion | None = None,
     provenance: Provenance | None = None,
-    alignment_trained: bool | None = None,
+    alignment_trained: bool = True,
 ) -> None:
     """Write the files of a checkpoint into an existing folder, beside what is in it.
 
@@ -133,11 +132,8 @@ def write_checkpoint(
     """
     fusion, provenance = fusion or Fusion(), provenance or Provenance()
     config = ConfigFile(SCHEMA_VERSION, model.config, fusion, provenance, alignment_trained)
-    content = dump_config(config)
-    if alignment_trained is None:
-        del content["alignment_trained"]  # earlier versions refuse a key that they do not know
     weights = {name: _compact(value) for name, value in model.state_dict().items()}
-    write_json(folder / CONFIG, content)
+    write_json(folder / CONFIG, dump_config(config))
     write_tensors(folder / WEIGHTS, weights)
     model.text.encoder.tokenizer.save(str(folder / TOKENIZER))
 

@@ -20,10 +20,9 @@ from pydantic import ConfigDict
 from tokenizers import Tokenizer
 from typing_extensions import TypeVar
 
-from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config
+from aladin_network.config import STRICT, ModelConfig, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import read_json, recover_folder, sha256_of
-from aladin_network.heads.trained import alignment_trained as is_alignment_trained
 from aladin_network.hub.limits import check_model_folder
 from aladin_network.inference import Network
 from aladin_network.scoring.fusion import Fusion
@@ -65,7 +64,7 @@ class ConfigFile:
     model: ModelConfig
     fusion: Fusion
     provenance: Provenance
-    alignment_trained: bool | None = None
+    alignment_trained: bool
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,7 @@ class Checkpoint(Generic[N]):
 
 def as_checkpoint(config: ConfigFile, model: N, model_id: str) -> Checkpoint[N]:
     """Return a loaded network as the checkpoint of its folder."""
-    trained = is_alignment_trained(dump_config(config))
-    return Checkpoint(model, config.fusion, config.provenance, model_id, trained)
+    return Checkpoint(model, config.fusion, config.provenance, model_id, config.alignment_trained)
 
 
 def read_model_id(folder: Path) -> str:

@@ -2,8 +2,8 @@
 
 An alignment that was not trained has tokens and scores like any other, but they say nothing about
 which word belongs to which region: such a checkpoint searches by its embeddings, without evidence.
-A checkpoint records it (`aladin_network.checkpoint.save_checkpoint`); for older ones it is derived
-from the recipe in their provenance. This module imports neither torch nor the network.
+A checkpoint records it (`aladin_network.checkpoint.save_checkpoint`). This module imports neither
+torch nor the network.
 """
 
 from __future__ import annotations
@@ -103,39 +103,13 @@ def trains_alignment(recipe: Mapping[str, Any], stage: str, *, before: bool) -> 
     return before if start is None else trains_alignment(recipe, str(start), before=before)
 
 
-def alignment_trained(config: Mapping[str, Any]) -> bool:
-    """Tell whether the alignment of a checkpoint was trained.
-
-    Args:
-        config: Content of its ``config.json``.
-
-    Returns:
-        What was recorded. Of an older checkpoint: False for converted towers and a converted OSCAR,
-        and for a network that a recipe trained from random weights without a task of the alignment;
-        True for everything else, which has been searched with the alignment so far.
-    """
-    recorded = config.get("alignment_trained")
-    if isinstance(recorded, bool):
-        return recorded
-    provenance = cast(dict[str, Any], config.get("provenance") or {})
-    known = _parsed(provenance.get("recipe") or "")
-    if not known:
-        return True
-    if "converted_from" in known:
-        # New tensors have a seed; the conversion of ALADIN's own checkpoints has none.
-        return known.get("seed") is None
-    stage = str(provenance.get("stage"))
-    return trains_alignment(known, stage, before=known.get("start") is not None)
-
-
 def read_alignment_trained(folder: Path) -> bool:
-    """Read from a checkpoint's folder whether its alignment was trained; see `alignment_trained`.
+    """Read from a checkpoint's folder whether its alignment was trained.
 
     Returns:
         True if the file cannot be read: loading the checkpoint reports the error.
     """
-    config = _config(folder)
-    return not config or alignment_trained(config)
+    return _config(folder).get("alignment_trained") is not False
 
 
 def read_untrained(folder: Path) -> str | None:

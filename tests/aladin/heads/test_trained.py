@@ -1,4 +1,4 @@
-"""Whether a checkpoint's alignment was trained: as recorded, or derived from its recipe."""
+"""Whether a checkpoint's alignment was trained, and what its recipe tells of its use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from aladin_network.checkpoint_files import Provenance
 from aladin_network.heads.trained import (
     DRAWN_ALONE,
     UNTRAINED,
-    alignment_trained,
     read_alignment_trained,
     read_untrained,
     trains_alignment,
@@ -57,41 +55,14 @@ def test_a_stage_continues_what_an_earlier_one_trained(
     assert trains_alignment(RECIPE, stage, before=before) is trained
 
 
-def config(recipe: object, stage: str = "warm", **more: object) -> dict[str, Any]:
-    text = recipe if isinstance(recipe, str) else json.dumps(recipe)
-    return {"provenance": {"recipe": text, "stage": stage}} | more
-
-
-@pytest.mark.parametrize(
-    ("content", "trained"),
-    [
-        (config({"converted_from": {"vision": "clip", "text": "clip"}, "seed": 0}), False),
-        (config({"converted_from": {"file": "oscar.bin"}, "seed": 3}), False),
-        (config({"converted_from": {"file": "aladin.pth"}, "seed": None}), True),
-        (config(RECIPE), False),
-        (config(RECIPE, "student"), True),
-        # What the checkpoint of the start had is not known: it was searched with the alignment.
-        (config(RECIPE | {"start": {"checkpoint": "models/clip"}}), True),
-        (config(RECIPE, "student", alignment_trained=False), False),
-        (config("name = 'a recipe in TOML'"), True),
-        (config(""), True),
-        ({}, True),
-    ],
-)
-def test_older_checkpoints_tell_by_their_recipe(content: dict[str, Any], trained: bool) -> None:
-    assert alignment_trained(content) is trained
-
-
 def test_a_checkpoint_keeps_what_was_recorded(
     build_tiny: Callable[..., AladinModel], tmp_path: Path
 ) -> None:
-    model, provenance = build_tiny(), Provenance(recipe=json.dumps(RECIPE), stage="warm")
-    for recorded, expected in ((True, True), (False, False), (None, False)):
-        save_checkpoint(tmp_path / "c", model, None, provenance, recorded)
-        assert load_checkpoint(tmp_path / "c").alignment_trained is expected
-        assert read_alignment_trained(tmp_path / "c") is expected
-    # Without a record, an earlier version can read the file.
-    assert "alignment_trained" not in json.loads((tmp_path / "c" / "config.json").read_text())
+    model = build_tiny()
+    for recorded in (True, False):
+        save_checkpoint(tmp_path / "c", model, alignment_trained=recorded)
+        assert load_checkpoint(tmp_path / "c").alignment_trained is recorded
+        assert read_alignment_trained(tmp_path / "c") is recorded
     assert read_alignment_trained(tmp_path / "nowhere")
 
 
@@ -123,6 +94,7 @@ def test_provenance_tells_a_network_whose_order_is_random(
 ) -> None:
     assert untrained_reason(recipe, stage) == untrained
     assert useless_on_photos(recipe, stage) == useless
-    (tmp_path / "config.json").write_text(json.dumps(config(recipe, stage)), encoding="utf-8")
+    config = {"provenance": {"recipe": recipe, "stage": stage}}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     assert read_untrained(tmp_path) == untrained
     assert read_untrained(tmp_path / "missing") is None

@@ -251,10 +251,7 @@ def open_features(
         last_layers: Number of layers that are computed from cached states, or None if all are
             computed at once.
     """
-    dtype = chosen_dtype(precision, _device(encoder))
-    # Nothing is added for the plain way: caches had no other key in earlier versions.
-    if dtype != torch.float32:
-        digest += f":{dtype}"
+    digest += f":{chosen_dtype(precision, _device(encoder))}"
     if last_layers is not None:
         digest += f":last {last_layers} layers from states"
     return FeatureCache(root, digest)

@@ -121,8 +121,7 @@ class OfflineNegativesConfig:
     num_texts: int = NUM_TEXTS
     num_images: int = NUM_IMAGES
     coupled: bool = False
-    # Not shown: the saved state of a stage is identified by what is, and older ones stay valid.
-    content: str | None = field(default=None, repr=False)
+    content: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse impossible values.

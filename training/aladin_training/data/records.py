@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import logging
 import os
@@ -207,15 +206,8 @@ class Record:
 
 def records_digest(records: Sequence[Record]) -> str:
     """Return a digest of photos, captions and their order."""
-    ids = [record.id for record in records]
-    captions = [caption for record in records for caption in record.captions]
-    # Interrupted runs of earlier versions recorded the rows of each photo's captions, too.
-    ends = itertools.accumulate(len(record.captions) for record in records)
-    rows = [
-        list(range(end - len(record.captions), end))
-        for record, end in zip(records, ends, strict=True)
-    ]
-    return hashlib.sha256(json.dumps([ids, captions, rows]).encode()).hexdigest()
+    content = [[record.id, record.captions] for record in records]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 class LocatedRecord(NamedTuple):

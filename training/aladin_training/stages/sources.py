@@ -195,12 +195,6 @@ def stage_history(recipe: Recipe, number: int) -> str:
     for key in ("name", "final"):
         del content[key]
     content["stage"] = content["stage"][: number + 1]
-    for stage in content["stage"]:
-        # Stages without a file of mined negatives have the history of earlier versions.
-        if stage["offline"] is not None and stage["offline"]["content"] is None:
-            del stage["offline"]["content"]
-        if not stage["new_crops"]:  # and so have those without new crops
-            del stage["new_crops"]
     return json.dumps(content, sort_keys=True)
 
 
