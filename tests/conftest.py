@@ -42,6 +42,8 @@ from aladin_network.config import (
 from aladin_network.encoders.registry import IMAGE_ENCODERS, TEXT_ENCODERS, text_encoder_class
 from aladin_network.graphs.threads import compute_threads, set_compute_threads
 from aladin_network.model import AladinModel
+from benchmarks.lib.milvus_server import MilvusServer
+from tests.milvus_needed import HAS_MILVUS, WITHOUT_MILVUS
 
 CAPTIONS = [
     "a small red circle above a striped blue square",
@@ -289,3 +291,12 @@ def threads_as_before() -> Iterator[None]:
     """Fail a test that leaves another number of threads, for sums of later ones differ by it."""
     yield
     assert (compute_threads(), torch.get_num_threads()) == (1, 1)
+
+
+@pytest.fixture(scope="session")
+def milvus_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MilvusServer]:
+    """A real Milvus with nothing in it; tests take names of their own."""
+    if not HAS_MILVUS:
+        pytest.skip(WITHOUT_MILVUS)
+    with MilvusServer(tmp_path_factory.mktemp("milvus")) as server:
+        yield server

@@ -261,7 +261,7 @@ def _missing(service: _Replicas, ids: Sequence[str]) -> list[str]:
     """Return the ids of the photos that a replica does not find, however long it is asked.
 
     A photo added by another replica is found after the delay that Milvus permits, see
-    `aladin_index.engines.milvus.connection`.
+    `aladin_index.engines.connection`.
     """
     missing = list(ids)
 

@@ -35,8 +35,6 @@ def connect(location: EngineLocation, options: EngineOptions | None = None) -> E
         ConfigError: If pymilvus is not installed, Milvus has no such option, or a token would be
             sent to an address that only the index folder, possibly from elsewhere, names.
     """
-    from aladin_index.engines.milvus.client import connect_milvus
-
     options = options or EngineOptions()
     if options.url is not None:
         check_url(options.url)
@@ -46,7 +44,7 @@ def connect(location: EngineLocation, options: EngineOptions | None = None) -> E
             f"ALADIN_ENGINE_TOKEN is not sent to an address that only {ENGINE_FILE} names: set "
             f"ALADIN_ENGINE_URL={location.url} if that is your Milvus, or unset the token"
         )
-    return connect_milvus(location, options)
+    return EngineClient(location, options)
 
 
 def open_backend(

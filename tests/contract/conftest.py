@@ -1,10 +1,10 @@
-"""Indexes of one collection, kept in four ways, and the doors that lead to each."""
+"""Indexes of one collection, kept in five ways, and the doors that lead to each."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,9 @@ import pytest
 import aladin_search
 from aladin_index.build.builder import build_index
 from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.layout import EngineLocation
+from aladin_index.open import connect as open_client
 from aladin_network.checkpoint import save_checkpoint
 from aladin_network.scoring.correction import CORRECTION
 from aladin_service.http.app import create_app
@@ -23,16 +25,30 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
+from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.small_collection import small_model
 from tests.contract.cases import CAPTION_WORDS, PHOTOS, data_lines, write_picture
 from tests.contract.doors import Ask, Pictures, by_command, by_tool, from_python, over_http
 from tests.index.corrections import correction_of
 from tests.index.engines.memory_engine import MemoryEngine
+from tests.milvus_needed import STARTS_MILVUS
 from tests.service.engine_world import EngineWorld
 
 # How an index is kept. What was added and deleted until it holds the same items answers as built.
-KINDS = ("files", "changed", "corrected", "engine")
-STORED = {"files": "files", "changed": "files", "corrected": "corrected", "engine": "engine"}
+KINDS = (
+    "files",
+    "changed",
+    "corrected",
+    "engine",
+    pytest.param("milvus", marks=STARTS_MILVUS),
+)
+STORED = {
+    "files": "files",
+    "changed": "files",
+    "corrected": "corrected",
+    "engine": "engine",
+    "milvus": "engine",
+}
 
 
 @dataclass(frozen=True)
@@ -89,7 +105,12 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def served(kind: str, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(
+    kind: str,
+    data: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[Served]:
     """The index of a kind."""
     folder = tmp_path_factory.mktemp(kind)
     pictures = Pictures({name: data.parent / f"{name}.png" for name in PHOTOS})
@@ -99,6 +120,13 @@ def served(kind: str, data: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         photos = [data.parent / f"{number:02d}.png" for number in range(8)]
         correction_of(checkpoint, photos, 0.8).save(checkpoint / CORRECTION)
     _build(checkpoint, data, index, changed=kind == "changed")
+    if kind == "milvus":
+        server: MilvusServer = request.getfixturevalue("milvus_server")
+        pushed, location = folder / "pushed", EngineLocation(url=server.url, name="doors")
+        with closing(open_client(location)) as client:
+            push_index(index, pushed, location, client, PushSettings())
+        yield Served(pushed, lambda: _service(pushed), pictures)
+        return
     if kind != "engine":
         yield Served(index, lambda: _service(index), pictures)
         return

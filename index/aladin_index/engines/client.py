@@ -1,30 +1,68 @@
-"""Interface between an index and the vector database that stores it.
+"""Client of Milvus, the vector database that stores an index on many machines.
 
-An engine implements `EngineClient`. It keeps each generation of an index in three collections:
-NAME_000001_images, NAME_000001_texts and NAME_000001_record. NAME itself is an alias of the record
-of the live generation, so that images and texts change at the same moment.
+Each generation of an index has three collections: NAME_000001_images, NAME_000001_texts and
+NAME_000001_record. NAME itself is an alias of the record of the live generation, so that images and
+texts change at the same moment.
 """
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.engines.collections import (
+    CollectionShape,
+    create_collection,
+    read_record,
+    seal,
+    write_record,
+)
+from aladin_index.engines.connection import ENGINE, ONCE, Connection, Consistency
+from aladin_index.engines.index_kinds import (
+    EXACT,
+    GRAPH,
+    check_search_params,
+    index_kind,
+    kind_for,
+    search_params,
+    widths_of,
+)
+from aladin_index.engines.rows import (
+    EXTENTS,
+    ITEM,
+    KEY,
+    MATCH,
+    MAX_TERMS,
+    MAX_TEXT_BYTES,
+    TERMS,
+    CollectionForm,
+    CollectionSchema,
+    EngineItem,
+    batches,
+    entry_of,
+    expression,
+    key_of,
+    parts_of,
+    quoted,
+    row_of,
+)
+from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import Filter
-from aladin_index.items.tables import StoredItem
-from aladin_index.tokens.codec import PackedTokens, TokenCodec
-from aladin_network.errors import ConfigError
+from aladin_network.errors import ConfigError, EngineError
 from aladin_network.types import TARGETS, Target
 
+Part = Target | Literal["record"]
 # The record first: without it a generation does not count as complete, should the removal be
 # interrupted.
 PARTS: tuple[Part, ...] = ("record", *TARGETS)
+
+_NO_SUCH_ALIAS = 1600
+_TERM_BYTES = 512  # `aladin_index.engines.filter_fields` makes terms of at most 280
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,30 +83,11 @@ class EngineOptions:
     retries: int = 3
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ConfigError: If `timeout_s` is not positive or `retries` is negative.
-        """
+        """Check the values."""
         if self.timeout_s <= 0:
             raise ConfigError(f"engine timeout_s: expected more than 0, got {self.timeout_s}")
         if self.retries < 0:
             raise ConfigError(f"engine retries: expected at least 0, got {self.retries}")
-
-
-class EngineItem(NamedTuple):
-    """An item as a vector database stores it; its id is the key.
-
-    Attributes:
-        item: Id, text and metadata. The row orders items of equal score: items of the pushed
-            generation keep their rows from the index of files, items added later have larger ones.
-        embedding: (d_match,) float32, L2-normalised, or None if it was not requested.
-        tokens: Tokens in the collection's stored form, or None if they were not requested.
-    """
-
-    item: StoredItem
-    embedding: NDArray[np.float32] | None
-    tokens: PackedTokens | None
 
 
 class FoundItem(NamedTuple):
@@ -76,23 +95,6 @@ class FoundItem(NamedTuple):
 
     entry: EngineItem
     match: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectionSchema:
-    """What a vector database has to know before it can create a collection.
-
-    Attributes:
-        embedding_dim: Size of an embedding.
-        codec: Codec of the tokens; items of a collection without tokens have 0 tokens.
-        max_tokens: Largest number of tokens of an item; items added later may exceed it.
-        count: Number of items about to be inserted.
-    """
-
-    embedding_dim: int
-    codec: TokenCodec
-    max_tokens: int
-    count: int
 
 
 class EngineFirstStage(NamedTuple):
@@ -132,86 +134,201 @@ class EngineQuery:
     with_tokens: bool = False
 
 
-class EngineClient(Protocol):
-    """Client of a vector database for one index; thread-safe.
+def collection_name(name: str, generation: int, part: Part) -> str:
+    """Return the name of the collection of one part of a generation."""
+    return f"{name}_{generation:06d}_{part}"
+
+
+def generations_of(name: str, collections: Iterable[str]) -> list[int]:
+    """List the generations of an index that have any of these collections, in ascending order."""
+    own = re.compile(rf"{re.escape(name)}_(\d{{6,}})_(?:{'|'.join(PARTS)})")
+    found = map(own.fullmatch, collections)
+    return sorted({int(match[1]) for match in found if match is not None})
+
+
+class EngineClient:
+    """Client for one index; thread-safe.
 
     The index has numbered generations, one of which is live. A generation has a record (small
     named byte strings: manifest, codebooks) and one collection each for images and texts. Calls
     that are safe to repeat are retried within their time limit.
 
-    Every method raises EngineUnavailableError if the engine does not respond in time, and
-    EngineError if it refuses the call.
+    Every method raises EngineUnavailableError if Milvus does not respond in time, and EngineError
+    if it refuses the call.
+
+    Attributes:
+        max_results: Largest `EngineQuery.count`: Milvus's own limit.
     """
 
-    @property
-    def kind(self) -> str:
-        """Name of the vector database."""
-        ...
+    max_results = 16_384
 
-    @property
-    def max_results(self) -> int:
-        """Largest `EngineQuery.count`."""
-        ...
+    def __init__(self, location: EngineLocation, options: EngineOptions) -> None:
+        """Check the arguments; Milvus need not respond yet.
+
+        Args:
+            location: Location of the index.
+            options: How this machine reaches it; its URL, if any, is already in `location`.
+
+        Raises:
+            ConfigError: If pymilvus is not installed, or Milvus has no such kind of index,
+                search parameter or consistency level.
+        """
+        check_search_params(location.index or GRAPH, location.search_params)
+        self._location = location
+        self._consistency = Consistency(location.url, location.consistency)
+        self._connection = Connection(
+            location.url, options.token, options.timeout_s, options.retries
+        )
+        # The form of a collection never changes, so it is kept until the collection is dropped.
+        self._forms: dict[str, CollectionForm] = {}
 
     def generations(self) -> list[int]:
-        """List the generations in the database, complete or not, in ascending order."""
-        ...
+        """List the generations in Milvus, complete or not, in ascending order."""
+        names = self._connection.call(lambda client: client.list_collections(**ONCE))
+        return generations_of(self._location.name, names)
 
     def live_generation(self) -> int | None:
         """Return the live generation, or None if nothing was published yet."""
-        ...
+        collection = self._live_collection()
+        return next(iter(generations_of(self._location.name, [collection or ""])), None)
 
     def make_live(self, generation: int) -> None:
         """Make a generation the live one, atomically."""
-        ...
+        name, collection = self._location.name, self._name(generation, "record")
+
+        def point(client: Any) -> None:
+            if self._live_collection() is None:
+                client.create_alias(collection, name, **ONCE)
+            else:
+                client.alter_alias(collection, name, **ONCE)
+
+        self._connection.call(point)
 
     def drop_generation(self, generation: int) -> None:
         """Remove a generation that is not live; a missing one is not an error."""
-        ...
+        if self.live_generation() == generation:
+            name = self._location.name
+            raise EngineError(ENGINE, f"generation {generation} of {name!r} is live")
+        for part in PARTS:
+            collection = self._name(generation, part)
+            self._connection.call(
+                lambda client, collection=collection: client.drop_collection(collection, **ONCE)
+            )
+            self._forms.pop(collection, None)
 
     def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
         """Store a generation's record, replacing the previous one."""
-        ...
+        write_record(self._connection, self._name(generation, "record"), record)
 
     def read_record(self, generation: int) -> dict[str, bytes] | None:
         """Return a generation's record, or None if it has none."""
-        ...
+        return read_record(self._connection, self._name(generation, "record"))
 
     def create_collection(self, generation: int, target: Target, schema: CollectionSchema) -> None:
         """Create an empty collection, unless it exists."""
-        ...
+        asked = self._location.index
+        of_index = self._location.index_params
+        if asked is None and (of_index or self._location.search_params):
+            asked = GRAPH
+        name = kind_for(asked, schema.count)
+        kind, form = index_kind(name), CollectionForm.of(schema, name)
+        text = ("VARCHAR", {"max_length": MAX_TEXT_BYTES})
+        terms = {"element_type": "VARCHAR", "max_capacity": MAX_TERMS, "max_length": _TERM_BYTES}
+        shape = CollectionShape(
+            fields={
+                MATCH: ("FLOAT_VECTOR", {"dim": schema.embedding_dim}),
+                ITEM: text,
+                TERMS: ("ARRAY", terms),
+                EXTENTS: ("JSON", {}),
+                **dict.fromkeys(form.token_fields, text),
+            },
+            vector=MATCH,
+            index=kind.name,
+            index_params=kind.build_params(schema.count) | (of_index if name == asked else {}),
+            description=form.description,
+            shards=self._location.shards,
+            replicas=self._location.replicas,
+        )
+        create_collection(self._connection, self._name(generation, target), shape)
 
     def open_collection(self, generation: int, target: Target) -> None:
         """Index a collection and make it searchable; returns when both are done."""
-        ...
+        collection = self._name(generation, target)
+        exact = self._form(collection).index_kind == EXACT
+        seal(self._connection, collection, MATCH, exact=exact)
 
     def upsert(self, generation: int, target: Target, entries: Sequence[EngineItem]) -> None:
         """Insert items, replacing those with the same ids; durable on return.
 
-        The items need embeddings and tokens. They are sent in batches of a size that the engine
+        The items need embeddings and tokens. They are sent in batches of a size that Milvus
         accepts; if a batch fails, the batches before it stay.
         """
-        ...
+        collection = self._name(generation, target)
+        form = self._form(collection)
+        # Milvus would keep both of two rows with the same key in one request.
+        rows = {key_of(entry.item.id): row_of(entry, form) for entry in entries}
+        for batch in batches(list(rows.values())):
+            self._connection.call(
+                lambda client, batch=batch: client.upsert(collection, batch, **ONCE)
+            )
+            self._note_write(collection)
 
     def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
         """Remove items; unknown ids are not an error."""
-        ...
+        collection = self._name(generation, target)
+        for part in parts_of([key_of(item_id) for item_id in ids]):
+            self._connection.call(
+                lambda client, part=part: client.delete(collection, filter=_one_of(part), **ONCE)
+            )
+            self._note_write(collection)
 
     def count(self, generation: int, target: Target) -> int:
         """Return the number of items, all acknowledged changes included."""
-        ...
+        collection = self._name(generation, target)
+        rows = self._connection.call(
+            lambda client: client.query(
+                collection, output_fields=["count(*)"], consistency_level="Strong", **ONCE
+            )
+        )
+        return int(rows[0]["count(*)"])
 
     def first_stage(self, generation: int, target: Target) -> EngineFirstStage:
         """Return how a collection is searched."""
-        ...
+        name = self._form(self._name(generation, target)).index_kind
+        return EngineFirstStage(name, widths_of(index_kind(name), self._location.search_params))
 
     def search(self, query: EngineQuery) -> list[FoundItem]:
         """Find the nearest items of a query, best first.
 
-        Raises:
-            InputError: If the engine cannot apply the filter.
+        Tokens of more items than one message takes are omitted; `fetch` returns them.
         """
-        ...
+        collection = self._name(query.generation, query.target)
+        form = self._form(collection)
+        params = search_params(
+            index_kind(form.index_kind),
+            self._location.search_params,
+            query.count,
+            width=query.width,
+            filtered=query.filter is not None,
+        )
+        passes = "" if query.filter is None else expression(query.filter)
+        fields = [ITEM]
+        if query.with_tokens and query.count <= form.rows_with_tokens:
+            fields += form.token_fields
+        hits = self._connection.call(
+            lambda client: client.search(
+                collection,
+                [query.embedding.astype(np.float32).tolist()],
+                filter=passes,
+                limit=query.count,
+                output_fields=fields,
+                search_params=params,
+                anns_field=MATCH,
+                **self._consistency.of_read(collection),
+                **ONCE,
+            )[0]
+        )
+        return [FoundItem(entry_of(hit["entity"], form), float(hit["distance"])) for hit in hits]
 
     def fetch(
         self,
@@ -223,107 +340,68 @@ class EngineClient(Protocol):
         with_tokens: bool = False,
     ) -> list[EngineItem]:
         """Return items by id, in any order; unknown ids are omitted."""
-        ...
+        collection = self._name(generation, target)
+        form = self._form(collection)
+        fields = [ITEM, *([MATCH] if with_embeddings else ())]
+        fields += form.token_fields if with_tokens else ()
+        rows: list[dict[str, Any]] = []
+        most = form.rows_with_tokens if with_tokens else len(ids)
+        for part in parts_of([key_of(item_id) for item_id in ids], max(1, most)):
+            rows += self._connection.call(
+                lambda client, part=part: client.query(
+                    collection,
+                    filter=_one_of(part),
+                    output_fields=fields,
+                    **self._consistency.of_read(collection),
+                    **ONCE,
+                )
+            )
+        return [entry_of(row, form) for row in rows]
 
     def check_health(self) -> None:
-        """Check that the vector database responds."""
-        ...
+        """Check that Milvus responds."""
+        self._connection.call(lambda client: client.list_collections(**ONCE))
 
     def close(self) -> None:
         """Close the connections."""
-        ...
+        self._connection.close()
 
+    def _live_collection(self) -> str | None:
+        """Return the collection of the alias, or None if there is no alias."""
+        name, refused = self._location.name, self._connection.pymilvus.MilvusException
 
-Part = Target | Literal["record"]
+        def described(client: Any) -> str | None:
+            try:
+                collection: str = client.describe_alias(name, **ONCE)["collection_name"]
+                return collection
+            except refused as error:
+                if error.code == _NO_SUCH_ALIAS:
+                    return None
+                raise
 
+        return self._connection.call(described)
 
-@dataclass(frozen=True)
-class CollectionNames:
-    """Names of the collections of one index.
-
-    Attributes:
-        name: Name of the index, see `aladin_index.format.layout`.
-    """
-
-    name: str
-
-    def of(self, generation: int, part: Part) -> str:
-        """Return the name of the collection of one part of a generation."""
-        return f"{self.name}_{generation:06d}_{part}"
-
-    def generation_of(self, collection: str) -> int | None:
-        """Return the generation of a collection, or None if it belongs to another index."""
-        found = re.fullmatch(
-            rf"{re.escape(self.name)}_(\d{{6,}})_(?:{'|'.join(PARTS)})", collection
+    def _note_write(self, collection: str) -> None:
+        """Make reads of this process wait for all writes so far."""
+        # A method of the client's handler, not of the client itself.
+        timestamp = self._connection.call(
+            lambda client: client._get_connection().alloc_timestamp(**ONCE)
         )
-        return None if found is None else int(found[1])
+        self._consistency.note_write(collection, timestamp)
 
-    def generations_of(self, collections: Iterable[str]) -> list[int]:
-        """List the generations that have any of these collections, in ascending order."""
-        numbers = {self.generation_of(collection) for collection in collections}
-        return sorted(number for number in numbers if number is not None)
+    def _name(self, generation: int, part: Part) -> str:
+        return collection_name(self._location.name, generation, part)
 
-
-Form = TypeVar("Form")
-
-
-class FormCache(Generic[Form]):
-    """Forms of collections by collection name, each read once; thread-safe.
-
-    The form of a collection never changes, so it is kept until the collection is dropped.
-    """
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._lock = threading.Lock()
-        self._forms: dict[str, Form] = {}
-
-    def get(self, collection: str, read: Callable[[], Form]) -> Form:
-        """Return the form of a collection.
-
-        Args:
-            collection: Name of the collection.
-            read: Function that asks the engine for the form.
-        """
-        with self._lock:
-            form = self._forms.get(collection)
+    def _form(self, collection: str) -> CollectionForm:
+        form = self._forms.get(collection)
         if form is None:
-            form = read()
-            with self._lock:
-                self._forms[collection] = form
+            described = self._connection.call(
+                lambda client: client.describe_collection(collection, **ONCE)
+            )
+            form = self._forms[collection] = CollectionForm.read(described["description"])
         return form
 
-    def forget(self, collection: str) -> None:
-        """Forget the form of a dropped collection; an unknown one is not an error."""
-        with self._lock:
-            self._forms.pop(collection, None)
 
-
-Entry = TypeVar("Entry")
-
-
-def messages_of(
-    entries: Iterable[Entry],
-    size_bytes: Callable[[Entry], int],
-    most_bytes: int,
-    most: int | None = None,
-) -> Iterator[list[Entry]]:
-    """Yield entries in messages that a server accepts, in the given order.
-
-    Args:
-        entries: Entries to be sent.
-        size_bytes: Function that returns the size of an entry in a message.
-        most_bytes: Largest size of a message; an entry that exceeds it is a message of its own.
-        most: Largest number of entries in a message, or None for any number.
-    """
-    message: list[Entry] = []
-    total_bytes = 0
-    for entry in entries:
-        entry_bytes = size_bytes(entry)
-        if message and (total_bytes + entry_bytes > most_bytes or len(message) == most):
-            yield message
-            message, total_bytes = [], 0
-        message.append(entry)
-        total_bytes += entry_bytes
-    if message:
-        yield message
+def _one_of(keys: Sequence[str]) -> str:
+    """Return the expression for rows with one of some keys, which are hexadecimal."""
+    return f"{KEY} in [{', '.join(map(quoted, keys))}]"

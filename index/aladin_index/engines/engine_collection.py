@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from aladin_index.engines.client import EngineClient, EngineItem, EngineQuery, FoundItem
-from aladin_index.engines.record import is_unicode
+from aladin_index.engines.client import EngineClient, EngineQuery, FoundItem
+from aladin_index.engines.rows import EngineItem, is_unicode
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
@@ -53,16 +53,7 @@ class EngineCollection:
         codec: TokenCodec,
         filter: Filter | None = None,
     ) -> None:
-        """Store the arguments; no request is sent yet.
-
-        Args:
-            client: Client of the engine.
-            generation: Generation to search.
-            target: Images or texts.
-            entry: The collection's entry in the manifest.
-            codec: Codec of the tokens.
-            filter: Filter for the items that `order` finds, or None.
-        """
+        """Store the arguments; no request is sent yet."""
         self.target: Target = target
         self.entry = entry
         self._client = client
@@ -98,11 +89,6 @@ class EngineCollection:
         The engine is asked for `num_candidates` items, then for twice as many, and so on. Further
         items of a wider search are appended to those of the narrower ones, so that a longer order
         starts with a shorter one even if the engine's search is approximate.
-
-        Raises:
-            InputError: If more items are requested than the engine returns in one search, and it
-                has more.
-            EngineUnavailableError: If the engine does not respond.
         """
         most = self._client.max_results
         if num_candidates > most:
@@ -276,7 +262,7 @@ class EngineCollection:
 
     def _too_many(self, what: str, wanted: int) -> InputError:
         return InputError(
-            f"expected at most {self._client.max_results} {what}, as {self._client.kind} finds no "
+            f"expected at most {self._client.max_results} {what}, as Milvus finds no "
             f"more in one search, got {wanted}"
         )
 

@@ -59,11 +59,7 @@ class EngineIndex:
         return
 
     def side(self, target: Target, filter: Filter | None = None) -> EngineCollection:
-        """Return one collection for one search; no request is sent yet.
-
-        Raises:
-            NoSuchTargetError: If the index was built without this collection.
-        """
+        """Return one collection for one search; no request is sent yet."""
         entry = self.manifest.side(target)
         if entry is None:
             raise NoSuchTargetError(target, " and ".join(self.manifest.targets))
@@ -71,11 +67,7 @@ class EngineIndex:
         return EngineCollection(self.client, self.generation, target, entry, codec, filter)
 
     def check_health(self) -> None:
-        """Check that the vector database responds.
-
-        Raises:
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Check that the vector database responds."""
         self.client.check_health()
 
     def warm(self) -> None:
@@ -121,7 +113,6 @@ def open_engine_index(
         IndexMismatchError: If the schema version differs, or the index was pushed with another
             model.
         IndexCorruptError: If the record is damaged or a file of the model is missing.
-        EngineUnavailableError: If the vector database does not respond.
     """
     try:
         if generation is None:
@@ -195,7 +186,6 @@ def describe_engine_index(path: Path, location: EngineLocation, client: EngineCl
         IndexNotReadyError: If nothing is live.
         IndexMismatchError: If the schema version differs.
         IndexCorruptError: If the record of the index is damaged.
-        EngineUnavailableError: If the vector database does not respond.
     """
     generation = require_live(client, path)
     record = read_generation(client, generation)

@@ -1,16 +1,17 @@
-"""Metadata as stored in vector databases; filters mean the same as in an index of files.
+"""Metadata as stored in Milvus; filters mean the same as in an index of files.
 
 The rules are those of `aladin_index.items.filters`: the values of a field are those of its list,
 values of different kinds are never equal and never ordered, and each bound of a range may be
-satisfied by another value. An engine therefore stores for each field
+satisfied by another value. An item therefore has for each field
 
 * its values as terms, strings that are equal if the values are: Equal matches one of several
   terms, Exists matches the field's own term, and an item without values has none of them;
-* the minimum and the maximum of its numbers and of its texts: some value is above x if the maximum
-  is, and some value is below y if the minimum is.
+* the least and the greatest of its numbers and of its texts: some value is above x if the greatest
+  is, and some value is below y if the least is. Numbers are texts of the same order, since Milvus
+  compares numbers in JSON as floats.
 
-Engines evaluate Not, And and Or themselves. Field names are hashed: a name may be any text, and
-engines read dots and brackets in a key as a path.
+Milvus evaluates Not, And and Or itself. Field names are hashed: a name may be any text, and Milvus
+reads dots and brackets in a key as a path.
 """
 
 from __future__ import annotations
@@ -20,89 +21,65 @@ import math
 import struct
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from aladin_index.items.filters import Equal, Exists, Scalar, field_scalars
+from aladin_index.items.filters import Bound, Comparison, Equal, Exists, Scalar, field_scalars
 from aladin_network.errors import InputError, brief
 
-# Vector databases limit the length of strings: the term of a longer text has its digest.
+# The length of terms is limited: that of a longer text has its digest.
 MAX_TERM_BYTES = 256
 # Only the beginning of a longer text is ordered, which is enough for shorter bounds.
 MAX_ORDERED_CHARS = 256
 
-
-class NumberKey(NamedTuple):
-    """A number in a form that any database compares exactly: by both parts in turn.
-
-    Engines compare numbers as floats, which hold integers up to 2**53 only; times in
-    nanoseconds are larger.
-
-    Attributes:
-        rounded: The nearest finite float.
-        rest: Remainder of an integer after rounding, -512 to 512; sign of an infinity; otherwise 0.
-    """
-
-    rounded: float
-    rest: int
-
-    @property
-    def text(self) -> str:
-        """Text of 20 characters with the order of the numbers, for databases that compare text."""
-        bits = int.from_bytes(struct.pack(">d", self.rounded))
-        # The order of the bits is that of positive floats, and the reverse for negative ones.
-        bits = bits ^ (2**64 - 1) if bits >> 63 else bits | 2**63
-        return f"{bits:016x}{self.rest + 2**15:04x}"
+# One of a field's values satisfies a bound exactly if the greatest, or the least, does.
+_COMPARISONS: dict[Comparison, tuple[str, str]] = {
+    "gt": ("greatest", ">"),
+    "gte": ("greatest", ">="),
+    "lt": ("least", "<"),
+    "lte": ("least", "<="),
+}
 
 
-class NumberExtent(NamedTuple):
-    """Smallest and greatest number of a field."""
-
-    least: NumberKey
-    greatest: NumberKey
-
-
-class TextExtent(NamedTuple):
-    """First and last text of a field by code points, possibly truncated."""
-
-    least: str
-    greatest: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FilterFields:
-    """Form of an item's metadata in a vector database.
+class FilterFields(NamedTuple):
+    """Form of an item's metadata in Milvus.
 
     Attributes:
-        values: Terms of all fields, each once.
-        numbers: Extent of the numbers of each field, by its `field_key`.
-        texts: Extent of the texts of each field, by its `field_key`.
+        terms: Terms of all fields, each once.
+        extents: Least and greatest numbers and texts of all fields, by the names of `limit_of`.
     """
 
-    values: list[str]
-    numbers: dict[str, NumberExtent]
-    texts: dict[str, TextExtent]
+    terms: list[str]
+    extents: dict[str, str]
+
+
+class Limit(NamedTuple):
+    """A bound in Milvus: the extent `name` of an item compared with `text` by `sign`."""
+
+    name: str
+    sign: str
+    text: str
 
 
 def filter_fields(metadata: Mapping[str, Any]) -> FilterFields:
     """Encode an item's metadata."""
-    values: dict[str, None] = {}
-    numbers: dict[str, NumberExtent] = {}
-    texts: dict[str, TextExtent] = {}
+    terms: dict[str, None] = {}
+    extents: dict[str, str] = {}
     for field, value in metadata.items():
         scalars = list(field_scalars(value))
-        if not scalars:
-            continue
-        key = field_key(field)
-        values[_exists_term(field)] = None
-        values.update((_term(field, each), None) for each in scalars)
-        keys = [number_key(each.value) for each in scalars if each.kind == "number"]
-        if keys:
-            numbers[key] = NumberExtent(min(keys), max(keys))
-        ordered = [str(each.value)[:MAX_ORDERED_CHARS] for each in scalars if each.kind == "text"]
-        if ordered:
-            texts[key] = TextExtent(min(ordered), max(ordered))
-    return FilterFields(values=list(values), numbers=numbers, texts=texts)
+        if scalars:
+            terms[_exists_term(field)] = None
+        ordered: dict[str, list[str]] = {"number": [], "text": []}
+        for scalar in scalars:
+            terms[_term(field, scalar)] = None
+            if scalar.kind == "number":
+                ordered["number"].append(number_text(scalar.value))
+            elif scalar.kind == "text":
+                ordered["text"].append(str(scalar.value)[:MAX_ORDERED_CHARS])
+        for kind, texts in ordered.items():
+            if texts:
+                extents[_extent_name(field, kind, "least")] = min(texts)
+                extents[_extent_name(field, kind, "greatest")] = max(texts)
+    return FilterFields(list(terms), extents)
 
 
 def terms_of(test: Equal | Exists) -> list[str]:
@@ -112,13 +89,33 @@ def terms_of(test: Equal | Exists) -> list[str]:
     return list(dict.fromkeys(_term(test.field, value) for value in test.values))
 
 
+def limit_of(field: str, bound: Bound) -> Limit:
+    """Return what a bound compares."""
+    end, sign = _COMPARISONS[bound.comparison]
+    name = _extent_name(field, bound.value.kind, end)
+    if bound.value.kind == "number":
+        return Limit(name, sign, number_text(bound.value.value))
+    text = str(bound.value.value)
+    if len(text) >= MAX_ORDERED_CHARS:
+        raise InputError(
+            f"filter field {brief(field)}: expected a text of less than {MAX_ORDERED_CHARS} "
+            f"characters to compare with, got {len(text)}; an engine orders texts by their "
+            "beginnings"
+        )
+    return Limit(name, sign, text)
+
+
 def field_key(field: str) -> str:
-    """Return the name of a field in a vector database: a letter and 16 hexadecimal digits."""
+    """Return the name of a field in Milvus: a letter and 16 hexadecimal digits."""
     return "f" + hashlib.sha256(field.encode("utf-8")).hexdigest()[:16]
 
 
-def number_key(value: float | str) -> NumberKey:
-    """Return the form in which a number of an item, or of a bound, is compared.
+def number_text(value: float | str) -> str:
+    """Return a text of 20 characters that has the order of the numbers.
+
+    It is the nearest finite float and what an integer of 64 bits exceeds it by, -512 to 512: times
+    in nanoseconds are beyond the 2**53 that floats hold exactly. An infinity is beyond the last
+    finite number.
 
     Args:
         value: Value of a `Scalar` of the kind "number": an integer of 64 bits, or a float that is
@@ -126,28 +123,19 @@ def number_key(value: float | str) -> NumberKey:
     """
     if isinstance(value, int):
         rounded = float(value)
-        return NumberKey(rounded, value - int(rounded))
-    number = float(value)
-    if math.isinf(number):
-        # JSON has no infinity. Bounds are finite, so its key has to be beyond the last of them.
-        return NumberKey(*((sys.float_info.max, 1) if number > 0 else (-sys.float_info.max, -1)))
-    return NumberKey(number + 0.0, 0)  # -0.0 is 0
+        rest = value - int(rounded)
+    elif math.isinf(number := float(value)):
+        rounded, rest = math.copysign(sys.float_info.max, number), int(math.copysign(1, number))
+    else:
+        rounded, rest = number + 0.0, 0  # -0.0 is 0
+    bits = int.from_bytes(struct.pack(">d", rounded))
+    # The order of the bits is that of positive floats, and the reverse for negative ones.
+    bits = bits ^ (2**64 - 1) if bits >> 63 else bits | 2**63
+    return f"{bits:016x}{rest + 2**15:04x}"
 
 
-def text_bound(field: str, value: Scalar) -> str:
-    """Return the text that a bound compares with.
-
-    Raises:
-        InputError: If the text is longer than the stored beginning of a text.
-    """
-    text = str(value.value)
-    if len(text) >= MAX_ORDERED_CHARS:
-        raise InputError(
-            f"filter field {brief(field)}: expected a text of less than {MAX_ORDERED_CHARS} "
-            f"characters to compare with, got {len(text)}; an engine orders texts by their "
-            "beginnings"
-        )
-    return text
+def _extent_name(field: str, kind: str, end: str) -> str:
+    return f"{field_key(field)}_{kind}_{end}"
 
 
 def _exists_term(field: str) -> str:
@@ -156,12 +144,9 @@ def _exists_term(field: str) -> str:
 
 def _term(field: str, value: Scalar) -> str:
     prefix = field_key(field)
-    if value.kind == "text":
-        encoded = str(value.value).encode("utf-8")
-        if len(encoded) > MAX_TERM_BYTES:
-            return f"{prefix}:sha256:{hashlib.sha256(encoded).hexdigest()}"
-        return f"{prefix}:text:{value.value}"
-    if value.kind == "bool":
-        return f"{prefix}:bool:{value.value}"
-    key = number_key(value.value)
-    return f"{prefix}:number:{brief(key.rounded)}{key.rest:+d}"
+    if value.kind == "number":
+        return f"{prefix}:number:{number_text(value.value)}"
+    text = str(value.value)
+    if len(text.encode("utf-8")) > MAX_TERM_BYTES:
+        return f"{prefix}:sha256:{hashlib.sha256(text.encode('utf-8')).hexdigest()}"
+    return f"{prefix}:{value.kind}:{text}"

@@ -1,9 +1,10 @@
 """Circuit breaker around a client: calls are timed, and rejected during an outage.
 
-While an engine is unavailable, each call waits until its time limit. A handful of such calls would
+While Milvus is unavailable, each call waits until its time limit. A handful of such calls would
 occupy all threads, and with them the requests that need no engine. After a few consecutive
 failures the circuit therefore opens: calls are rejected at once. Requests never close it again;
-the thread that polls the engine does (`aladin_service.work.engine_source`).
+the thread that polls Milvus does (`aladin_service.work.engine_source`), which is why no library's
+breaker, which lets a request try again after a while, stands here.
 
 The pattern is that of M. Nygard, Release It! (2nd ed. 2018), ch. 5 "Circuit Breaker".
 """
@@ -26,18 +27,12 @@ _LOG = logging.getLogger(__name__)
 # so waiting for a third would only occupy one more thread.
 _FAILURES = 2
 
-# Why a call failed: the vector database did not respond, or it rejected the call.
+# Why a call failed: Milvus did not respond, or it rejected the call.
 CallError = Literal["unavailable", "refused"]
 
 
 class EngineCall(NamedTuple):
-    """Outcome of one call.
-
-    Attributes:
-        operation: Method of `EngineClient`, such as "search".
-        seconds: Duration, retries included.
-        error: Kind of failure, or None if the call succeeded.
-    """
+    """Outcome of one call of a method of `EngineClient`, with its duration, retries included."""
 
     operation: str
     seconds: float
@@ -72,11 +67,7 @@ class Circuit:
         return None if why is None else EngineUnavailableError(why.engine, why.reason)
 
     def check(self) -> None:
-        """Raise if calls are rejected.
-
-        Raises:
-            EngineUnavailableError: If the circuit is open.
-        """
+        """Raise EngineUnavailableError if calls are rejected."""
         refusal = self.refusal()
         if refusal is not None:
             raise refusal
@@ -115,14 +106,9 @@ class Circuit:
 
 
 def guarded(client: EngineClient, circuit: Circuit, on_call: OnCall) -> EngineClient:
-    """Put a client behind a circuit breaker.
+    """Put a client behind a circuit breaker; `on_call` receives each outcome, on the call's thread.
 
     Generations come and go while the connection stays: closing the result leaves the client open.
-
-    Args:
-        client: Client to guard.
-        circuit: Permits each call, and learns its outcome.
-        on_call: Receives each outcome, on the thread of the call.
     """
     return cast(EngineClient, _Guard(client, circuit, on_call))
 

@@ -1,37 +1,53 @@
-"""Publishes an index of files to a vector database, as a new generation."""
+"""Publishes an index of files to Milvus, as a new generation.
+
+While the items are sent, the exact nearest items of sample queries are collected, so that the
+search width in Milvus can be chosen that finds enough of them. The folder that stands for the index
+in Milvus has its model, the uploaded photos, and the location of the index.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from aladin_index.engines.client import EngineClient
-from aladin_index.engines.push_files import (
-    NearestSoFar,
-    PushSource,
-    copy_photos,
-    entries_of,
-    only_pusher,
-    write_folder,
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.ann.search_width import ChosenSearchWidth, choose, is_saturated, sample_queries
+from aladin_index.engines.client import EngineClient, EngineQuery
+from aladin_index.engines.connection import ENGINE
 from aladin_index.engines.record import CHANGED, SOURCE, GenerationRecord, is_whole, read_generation
-from aladin_index.format.layout import EngineLocation, location_of
-from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest
+from aladin_index.engines.rows import CollectionSchema, EngineItem
+from aladin_index.format.disk import lock_file
+from aladin_index.format.layout import CURRENT, MODEL, EngineLocation, location_of, write_location
+from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest, RecallPoint
+from aladin_index.format.models import copy_model, has_model, model_folder, upgrade_model_folder
+from aladin_index.generations.collection_writer import EncodedPart, live_parts
 from aladin_index.generations.history import earlier_generations
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.tables import StoredItem
+from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.errors import ConfigError, EngineError, InputError
-from aladin_network.types import NullProgress, Progress, Target
+from aladin_index.tokens.store import feedback_from
+from aladin_network.config import dump_config
+from aladin_network.errors import ConfigError, EngineError, IndexWriteError, InputError
+from aladin_network.files import atomic_file, lock_to_write, make_folder
+from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 # The entry of an unfinished record with the number of images and texts inserted so far.
 _PROGRESS = "progress.json"
 # Number of batches that an interrupted push repeats at most.
 _BATCHES_A_NOTE = 8
+# Number of queries for which the results are compared with the exact nearest items.
+_RECALL_QUERIES = 100
+# Milvus sums cosines in another order, and sometimes with half the width of the registers.
+_ROUNDING = 1e-6
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 
 
@@ -40,15 +56,15 @@ class PushSettings:
     """Options of a push.
 
     Attributes:
-        batch_size: Number of items that are passed to the client of the vector database at a time.
-        keep: Number of generations to keep in the vector database, including the new one.
-        ann_recall: Share of the exact nearest items that the first stage of the vector database has
-            to find, in (0, 1]; the search width is chosen accordingly. None for the value that the
-            index was built for.
+        batch_size: Number of items that are passed to the client at a time.
+        keep: Number of generations to keep in Milvus, including the new one.
+        ann_recall: Share of the exact nearest items that the first stage of Milvus has to find, in
+            (0, 1]; the search width is chosen accordingly. None for the value that the index was
+            built for.
         discard_changes: Whether to continue if items were added to or removed from the live
-            generation in the vector database; the new generation does not contain these changes.
-        unless_live: Do nothing if the live generation in the vector database was pushed from the
-            index in its present state, into the same folder and with the same options.
+            generation in Milvus; the new generation does not contain these changes.
+        unless_live: Do nothing if the live generation in Milvus was pushed from the index in its
+            present state, into the same folder and with the same options.
     """
 
     batch_size: int = 256
@@ -58,11 +74,7 @@ class PushSettings:
     unless_live: bool = False
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ConfigError: If a number is below 1 or the recall is outside (0, 1].
-        """
+        """Check the values."""
         if self.ann_recall is not None and not 0 < self.ann_recall <= 1:
             raise ConfigError(
                 f"ann_recall: expected more than 0 and at most 1, got {self.ann_recall}"
@@ -76,7 +88,7 @@ class PushReport(NamedTuple):
     """Result of a push.
 
     Attributes:
-        generation: Generation that is now live in the vector database.
+        generation: Generation that is now live in Milvus.
         counts: Number of items of each collection.
         resumed: Number of these items that an interrupted push had already inserted.
         first_stages: Search width of each collection, and its recall.
@@ -98,7 +110,7 @@ def push_index(
     settings: PushSettings,
     progress: Progress | None = None,
 ) -> PushReport:
-    """Copy all live items of an index to a vector database, as its new live generation.
+    """Copy all live items of an index to Milvus, as its new live generation.
 
     The previous generation stays live until the new one is complete, counted and searchable. An
     interrupted push continues when it is repeated with the same index and options; otherwise it
@@ -106,9 +118,9 @@ def push_index(
 
     Args:
         index: Folder of an index in files; not changed.
-        folder: Folder that will represent the index in the vector database; created or updated.
-        location: Location of the index in the vector database.
-        client: Client of that vector database; not closed.
+        folder: Folder that will represent the index in Milvus; created or updated.
+        location: Location of the index in Milvus.
+        client: Client of Milvus; not closed.
         settings: Options of the push.
         progress: Receives the progress in items.
 
@@ -116,111 +128,81 @@ def push_index(
         ConfigError: If there is an index of files at `folder`.
         InputError: If `index` is not an index in files, or has a hubness correction, or changes
             would be lost, including changes made during the push.
-        EngineError: If the vector database rejects a call, or does not hold as many items as were
-            sent to it.
-        EngineUnavailableError: If the vector database does not respond.
+        EngineError: If Milvus rejects a call, or does not hold as many items as were sent to it.
         SearchIndexError: If the index cannot be read or the disk cannot be written.
     """
     with open_index(index, encodes=False) as opened, only_pusher(folder):
-        return _push_opened(opened, folder, location, client, settings, progress or NullProgress())
-
-
-def _push_opened(
-    opened: SearchIndex,
-    folder: Path,
-    location: EngineLocation,
-    client: EngineClient,
-    settings: PushSettings,
-    progress: Progress,
-) -> PushReport:
-    """Push an open index into a folder that is locked."""
-    index = opened.path
-    if opened.manifest.correction is not None:
-        raise InputError(
-            f"{index}: expected an index without a hubness correction, whose biases no vector "
-            "database stores; build one with a checkpoint that has none"
-        )
-    source = PushSource(opened)
-    live = client.live_generation()
-    if live is not None and settings.unless_live and location_of(folder) == location:
-        pieces = client.read_record(live) or {}
-        if pieces.get(SOURCE) == source.identity(location, settings.ann_recall):
-            manifest = read_generation(client, live).manifest
-            return _report(manifest, dict.fromkeys(source.sides, 0), dropped=[])
-    _check_unchanged(client, live, settings)
-    push = _Push(client, source, location, settings, partial(copy_photos, index, folder))
-    push.begin(live)
-    sides: dict[Target, CollectionEntry] = {}
-    for target in source.sides:
-        sides[target] = push.send(target, progress)
-    manifest = replace(
-        source.manifest,
-        generation=push.generation,
-        replaces=live,
-        images=sides.get("images"),
-        texts=sides.get("texts"),
-        files={},
-    )
-    codecs: dict[Target, TokenCodec] = {target: source.codec(target) for target in sides}
-    record = GenerationRecord(manifest=manifest, codecs=codecs, source=push.identity)
-    client.write_record(push.generation, record.pieces())
-    write_folder(index, folder, manifest.model, location)
-    # Repeated, because a push takes long: services may have received changes meanwhile.
-    _check_unchanged(client, live, settings)
-    client.make_live(push.generation)
-    dropped = _drop_old(client, push.generation, settings.keep)
-    return _report(manifest, push.resumed, dropped)
+        if opened.manifest.correction is not None:
+            raise InputError(
+                f"{index}: expected an index without a hubness correction, whose biases no vector "
+                "database stores; build one with a checkpoint that has none"
+            )
+        push = _Push(client, opened, folder, location, settings)
+        live = client.live_generation()
+        if live is not None and settings.unless_live and location_of(folder) == location:
+            pieces = client.read_record(live) or {}
+            if pieces.get(SOURCE) == push.identity:
+                manifest = read_generation(client, live).manifest
+                return _report(manifest, dict.fromkeys(push.sides, 0), dropped=[])
+        _check_unchanged(client, live, settings)
+        push.begin(live)
+        manifest = push.send_all(live, progress or NullProgress())
+        _write_folder(index, folder, manifest, location)
+        # Repeated, because a push takes long: services may have received changes meanwhile.
+        _check_unchanged(client, live, settings)
+        client.make_live(push.generation)
+        return _report(manifest, push.resumed, _drop_old(client, push.generation, settings.keep))
 
 
 def rollback_engine(client: EngineClient, to: int | None = None) -> int:
     """Make an earlier generation live again, with its changes, and return its number.
 
     Args:
-        client: Client of the vector database.
+        client: Client of Milvus.
         to: Complete generation to make live, or None for the one that the live one replaced.
 
     Raises:
         InputError: If there is no such generation.
-        EngineUnavailableError: If the vector database does not respond.
     """
     live = client.live_generation()
     whole = [each for each in client.generations() if is_whole(client.read_record(each))]
     earlier = [] if live is None else _earlier(client, live, whole)
     if to is None and not earlier:
-        raise InputError(f"{client.kind}: no generation before {live} is left to go back to")
+        raise InputError(f"{ENGINE}: no generation before {live} is left to go back to")
     chosen = earlier[0] if to is None else to
     if chosen not in whole or chosen == live:
         others = ", ".join(str(each) for each in whole if each != live) or "none"
-        raise InputError(f"{client.kind}: expected another complete one ({others}), got {to}")
+        raise InputError(f"{ENGINE}: expected another complete one ({others}), got {to}")
     client.make_live(chosen)
     return chosen
 
 
 class _Push:
-    """A push in progress.
+    """A push in progress; changes of the index after its start are not seen.
 
     Attributes:
+        sides: Collections of the index: images, texts or both.
         generation: Generation that is being filled.
-        identity: Identity of the push, see `PushSource.identity`.
+        identity: What is pushed, by which an interrupted push is continued.
         resumed: Number of items of each collection that an interrupted push had inserted.
     """
 
     def __init__(
         self,
         client: EngineClient,
-        source: PushSource,
+        index: SearchIndex,
+        folder: Path,
         location: EngineLocation,
         settings: PushSettings,
-        take_along: Callable[[Sequence[StoredItem]], None],
     ) -> None:
-        self._client = client
-        self._source = source
-        self._location = location
-        self._settings = settings
-        self._take_along = take_along
+        self._client, self._index, self._folder = client, index, folder
+        self._location, self._settings = location, settings
         self._done: dict[str, int] = {}
+        self.sides: dict[Target, LiveCollection] = {
+            target: index.side(target) for target in index.manifest.targets
+        }
         self.generation = 1
-        self.identity = source.identity(location, settings.ann_recall)
+        self.identity = self._identity()
         self.resumed: dict[Target, int] = {}
 
     def begin(self, live: int | None) -> None:
@@ -238,24 +220,39 @@ class _Push:
             self.generation = newest + 1
         self._note()
 
-    def send(self, target: Target, progress: Progress) -> CollectionEntry:
+    def send_all(self, live: int | None, progress: Progress) -> Manifest:
+        """Insert all items and the record; return the manifest of the complete generation."""
+        entries: dict[Target, CollectionEntry] = {}
+        for target in self.sides:
+            entries[target] = self._send(target, progress)
+        manifest = replace(
+            self._index.manifest,
+            generation=self.generation,
+            replaces=live,
+            images=entries.get("images"),
+            texts=entries.get("texts"),
+            files={},
+        )
+        codecs: dict[Target, TokenCodec] = {target: self._codec(target) for target in entries}
+        record = GenerationRecord(manifest=manifest, codecs=codecs, source=self.identity)
+        self._client.write_record(self.generation, record.pieces())
+        return manifest
+
+    def _send(self, target: Target, progress: Progress) -> CollectionEntry:
         """Insert the images or the texts, index them, and return their manifest entry."""
-        client, side, schema = self._client, self._source.sides[target], self._source.schema(target)
-        ann = side.entry.ann
-        nearest_of = min(ann.recall_at, client.max_results)
-        nearest = NearestSoFar(self._source.queries(target), nearest_of)
-        client.create_collection(self.generation, target, schema)
+        client, side = self._client, self.sides[target]
+        nearest_of = min(side.entry.ann.recall_at, client.max_results)
+        nearest = NearestSoFar(self._queries(target), nearest_of)
+        client.create_collection(self.generation, target, _schema(side))
         done = self.resumed[target] = self._done.get(target, 0)
         passed = tokens = 0
-        progress.start(schema.count, _UNITS[target])
-        for number, part in enumerate(
-            self._source.parts(target, self._settings.batch_size), start=1
-        ):
+        progress.start(side.count, _UNITS[target])
+        for number, part in enumerate(live_parts(side, self._settings.batch_size), start=1):
             nearest.take(part.embeddings)
             tokens += int(part.lengths.sum())
             entries = entries_of(part)[max(0, done - passed) :]
             passed += len(part.items)
-            self._take_along(part.items)
+            _copy_photos(self._index.path, self._folder, part.items)
             if entries:
                 client.upsert(self.generation, target, entries)
                 if number % _BATCHES_A_NOTE == 0:
@@ -268,7 +265,7 @@ class _Push:
         found = client.count(self.generation, target)
         if found != passed:
             raise EngineError(
-                client.kind,
+                ENGINE,
                 f"generation {self.generation}: expected {passed} {target}, got {found}; it was "
                 "not made live",
             )
@@ -279,12 +276,12 @@ class _Push:
         """Choose the search width of a collection, and measure its recall."""
         wanted = self._settings.ann_recall
         if wanted is None:
-            wanted = self._source.sides[target].entry.ann.recall_wanted
+            wanted = self.sides[target].entry.ann.recall_wanted
         client, generation = self._client, self.generation
         chosen, curve = nearest.calibrate(client, generation, target, wanted)
         return AnnEntry(
             asked=self._location.index or "auto",
-            factory=f"{client.kind} {client.first_stage(generation, target).kind}",
+            factory=f"{ENGINE} {client.first_stage(generation, target).kind}",
             search_width=chosen.search_width,
             recall=chosen.recall,
             recall_at=nearest.count,
@@ -293,10 +290,170 @@ class _Push:
             curve=curve,
         )
 
+    def _identity(self) -> bytes:
+        entries = dump_config(self._index.manifest)
+        del entries["replaces"]  # which tells nothing of the items
+        manifest = json.dumps(entries, sort_keys=True).encode("utf-8")
+        asked = dump_config(self._location)
+        del asked["url"]  # the same Milvus may have another address the next time
+        data = {
+            "manifest": hashlib.sha256(manifest).hexdigest(),
+            "changes": {
+                target: None if side.changes is None else [side.changes.rows, side.changes.sequence]
+                for target, side in self.sides.items()
+            },
+            "location": asked,
+            "ann_recall": self._settings.ann_recall,
+        }
+        return json.dumps(data, sort_keys=True).encode("utf-8")
+
     def _note(self) -> None:
         """Store the progress, for a push that continues this one."""
         done = json.dumps(self._done).encode("ascii")
         self._client.write_record(self.generation, {SOURCE: self.identity, _PROGRESS: done})
+
+    def _queries(self, target: Target) -> NDArray[np.float32]:
+        """Return embeddings to measure the recall with: of the other collection, if any."""
+        others = [side for each, side in self.sides.items() if each != target]
+        asking = [each.base.embeddings for each in (*others, self.sides[target])]
+        return sample_queries(next(filter(len, asking), asking[0]), _RECALL_QUERIES)
+
+    def _codec(self, target: Target) -> TokenCodec:
+        """Return the codec, with the error feedback for items added later as in a build."""
+        side = self.sides[target]
+        codec, feedback = side.base.tokens.codec, None
+        for other in TARGETS:
+            if side.entry.token_dtype != "float16" and other != target and other in self.sides:
+                feedback = feedback_from(self.sides[other].base.tokens)
+        return replace(codec, feedback=feedback)
+
+
+def _schema(side: LiveCollection) -> CollectionSchema:
+    longest = int(np.diff(side.base.tokens.offsets).max(initial=0))
+    if side.changes is not None:
+        longest = max(longest, int(side.changes.token_counts.max(initial=0)))
+    return CollectionSchema(
+        embedding_dim=side.entry.embedding_dim,
+        codec=side.base.tokens.codec,
+        max_tokens=longest,
+        count=side.count,
+    )
+
+
+def entries_of(part: EncodedPart) -> list[EngineItem]:
+    """Return items in the form for Milvus; the arrays are views."""
+    ends = np.cumsum(part.lengths).tolist()
+    starts = [0, *ends[:-1]]
+    return [
+        EngineItem(
+            item, part.embeddings[place], part.tokens.take(slice(starts[place], ends[place]))
+        )
+        for place, item in enumerate(part.items)
+    ]
+
+
+class NearestSoFar:
+    """Exact nearest items of some queries among all items seen so far.
+
+    Attributes:
+        queries: (queries, dim) float32.
+        count: Number of nearest items.
+    """
+
+    def __init__(self, queries: NDArray[np.float32], count: int) -> None:
+        """Start without items."""
+        self.queries = queries
+        self.count = count
+        self._scores = np.empty((len(queries), 0), dtype=np.float32)
+
+    def take(self, embeddings: NDArray[np.float32]) -> None:
+        """Compare the queries with further embeddings, (items, dim)."""
+        scores = np.concatenate([self._scores, self.queries @ embeddings.T], axis=1)
+        beyond = scores.shape[1] - self.count
+        if beyond > 0:
+            scores = np.partition(scores, beyond, axis=1)[:, beyond:]
+        self._scores = scores
+
+    def calibrate(
+        self, client: EngineClient, generation: int, target: Target, recall_wanted: float
+    ) -> ChosenSearchWidth:
+        """Choose the smallest search width that finds a share of the nearest items."""
+        curve: list[RecallPoint] = []
+        for width in client.first_stage(generation, target).widths or (None,):
+            before = curve[-1].recall if curve else 0.0
+            recall = self._recall(client, generation, target, width)
+            curve.append(RecallPoint(search_width=width, oversample=1.0, recall=recall))
+            if recall >= recall_wanted or is_saturated(before, recall):
+                break
+        return ChosenSearchWidth(choose(curve, recall_wanted), curve)
+
+    def _recall(
+        self, client: EngineClient, generation: int, target: Target, width: int | None
+    ) -> float:
+        """Return the share of the nearest items that Milvus finds.
+
+        An item that is as near as the last of them counts as one of them.
+        """
+        wanted = min(self.count, self._scores.shape[1])
+        if wanted == 0 or len(self.queries) == 0:
+            return 1.0
+        found = 0
+        for query, scores in zip(self.queries, self._scores, strict=True):
+            hits = client.search(
+                EngineQuery(
+                    generation=generation,
+                    target=target,
+                    embedding=query,
+                    count=wanted,
+                    width=width,
+                )
+            )
+            least = scores.min() - _ROUNDING
+            found += sum(hit.match >= least for hit in hits)
+        return float(found / (wanted * len(self.queries)))
+
+
+@contextmanager
+def only_pusher(folder: Path) -> Generator[None]:
+    """Lock the folder, which is created, against other pushes, and convert errors of the disk.
+
+    Raises:
+        ConfigError: If the folder holds an index in files or something else.
+        IndexWriteError: If another process pushes to it, or the disk cannot be written.
+    """
+    if (folder / CURRENT).exists():
+        raise ConfigError(f"{folder}: expected a folder of its own, got an index of files")
+    try:
+        with lock_file(folder) as lock:
+            try:
+                lock_to_write(lock.fileno(), folder, wait=False)
+            except BlockingIOError:
+                raise IndexWriteError(folder, "another push to this folder is running") from None
+            yield
+    except OSError as error:
+        reason = f"{error.strerror or error}; the live generation in the engine is unchanged"
+        raise IndexWriteError(error.filename or folder, reason) from error
+
+
+def _copy_photos(source: Path, folder: Path, items: Iterable[StoredItem]) -> None:
+    """Copy the photos that were uploaded, named by the hash of their content: only we have them."""
+    for item in items:
+        if item.path is None or Path(item.path).is_absolute() or (folder / item.path).exists():
+            continue
+        make_folder((folder / item.path).parent)
+        with atomic_file(folder / item.path) as partial:
+            shutil.copyfile(source / item.path, partial)
+
+
+def _write_folder(source: Path, folder: Path, manifest: Manifest, location: EngineLocation) -> None:
+    """Write the model and the location of the index, each atomically."""
+    model = manifest.model
+    place = model_folder(folder, model.id)
+    if place == folder / MODEL and place.exists() and not has_model(place, model):
+        place = upgrade_model_folder(folder, model.id)  # the live generation keeps its own
+    if not has_model(place, model):
+        copy_model(model_folder(source, model.id), place, model)
+    write_location(folder, location)
 
 
 def _report(manifest: Manifest, resumed: dict[Target, int], dropped: list[int]) -> PushReport:
@@ -315,7 +472,7 @@ def _check_unchanged(client: EngineClient, live: int | None, settings: PushSetti
         return
     if CHANGED in (client.read_record(live) or {}):
         raise InputError(
-            f"{client.kind}: items were added to generation {live} or removed from it since it was "
+            f"{ENGINE}: items were added to generation {live} or removed from it since it was "
             "pushed, which the index here does not have; `aladin index push --discard-changes` "
             "loses these changes"
         )

@@ -12,14 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.changes.writer import AddReport, DeleteReport, NewItems, check_shapes
-from aladin_index.engines.client import EngineClient, EngineItem
-from aladin_index.engines.record import (
-    GenerationRecord,
-    is_unicode,
-    item_text,
-    read_generation,
-    require_live,
-)
+from aladin_index.engines.client import EngineClient
+from aladin_index.engines.record import GenerationRecord, read_generation, require_live
+from aladin_index.engines.rows import EngineItem, is_unicode, item_text
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem
 from aladin_network.errors import (
@@ -49,13 +44,7 @@ class EngineWriter:
     """
 
     def __init__(self, root: Path, client: EngineClient, model_id: str) -> None:
-        """Store the arguments; no request is sent yet.
-
-        Args:
-            root: Folder of the index, where uploaded photos are stored.
-            client: Client of the engine; closed with this object.
-            model_id: Id of the model that encodes new items.
-        """
+        """Store the arguments; no request is sent yet."""
         self._root = root
         self._client = client
         self._model_id = model_id
@@ -68,29 +57,14 @@ class EngineWriter:
         self._client.close()
 
     def known(self, target: Target, ids: Sequence[str]) -> set[str]:
-        """Return the ids among `ids` that are in the index.
-
-        Raises:
-            NoSuchTargetError: If the index has no such collection.
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Return the ids among `ids` that are in the index."""
         with self._lock:
             record = self._live()
             _side(record, target)
             return self._known(record, target, ids)
 
     def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
-        """Add items, see `aladin_index.changes.writer.ChangesWriter.add`.
-
-        Raises:
-            DuplicateItemError: If an ID already exists and `on_duplicate` makes that an error.
-            InputError: If an ID, a text or metadata are not valid Unicode.
-            NoSuchTargetError: If the index has no such collection.
-            IndexMismatchError: If the index was built with another model.
-            ShapeError: If the encodings do not have the dimensions of the index.
-            IndexWriteError: If an uploaded photo cannot be written to the disk.
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Add items, see `aladin_index.changes.writer.ChangesWriter.add`."""
         with self._lock:
             record = self._live()
             check_shapes(new, _side(record, target))
@@ -120,14 +94,7 @@ class EngineWriter:
     def delete(
         self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
     ) -> DeleteReport:
-        """Remove items, see `aladin_index.changes.writer.ChangesWriter.delete`.
-
-        Raises:
-            UnknownItemError: If an ID does not exist and `ignore_missing` is not set.
-            NoSuchTargetError: If the index has no such collection.
-            IndexMismatchError: If the index was built with another model.
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Remove items, see `aladin_index.changes.writer.ChangesWriter.delete`."""
         with self._lock:
             record = self._live()
             _side(record, target)

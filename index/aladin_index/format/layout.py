@@ -68,10 +68,10 @@ class EngineLocation:
         shards: Number of shards of each collection of a new generation.
         replicas: Number of replicas of each shard.
         index: First stage that Milvus builds: "hnsw", "ivf_flat" ..., see
-            `aladin_index.engines.milvus.index_kinds`.
+            `aladin_index.engines.index_kinds`.
         index_params: Parameters of building the vector index.
         search_params: Parameters of searching the vector index.
-        consistency: Consistency of reads, see `aladin_index.engines.milvus.connection`.
+        consistency: Consistency of reads, see `aladin_index.engines.connection`.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT

@@ -101,7 +101,7 @@ class EngineSource:
         self._circuit.check()
         number = self._live if generation is None else generation
         if number is None or self._ends.is_set():
-            raise IndexNotReadyError(f"{self.path}: no live generation in {self._client.kind} yet")
+            raise IndexNotReadyError(f"{self.path}: no live generation in Milvus yet")
         index = open_engine_index(
             self.path, self._guarded, checkpoint=checkpoint, device=self._device, generation=number
         )

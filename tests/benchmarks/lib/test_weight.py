@@ -15,7 +15,7 @@ from benchmarks.lib.weight import Weight, capability, weights
     [
         ("aladin/aladin_network/heads/matching.py", "aladin/heads"),
         ("tests/aladin/heads/test_matching.py", "aladin/heads"),
-        ("index/aladin_index/engines/milvus/rows.py", "index/engines"),
+        ("index/aladin_index/engines/rows.py", "index/engines"),
         ("service/aladin_search/index.py", "service"),
         ("benchmarks/search/rerank.py", "benchmarks/search"),
         ("tests/conftest.py", "tests"),

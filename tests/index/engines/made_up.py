@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.engines.client import CollectionSchema, EngineItem
+from aladin_index.engines.rows import CollectionSchema, EngineItem
 from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.types import TokenDtype

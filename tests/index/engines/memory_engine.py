@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from aladin_index.engines.client import (
-    CollectionSchema,
-    EngineFirstStage,
-    EngineItem,
-    EngineQuery,
-    FoundItem,
-)
-from aladin_index.engines.filter_fields import (
-    FilterFields,
-    NumberKey,
-    field_key,
-    filter_fields,
-    number_key,
-    terms_of,
-    text_bound,
-)
-from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
+from aladin_index.engines.client import EngineFirstStage, EngineQuery, FoundItem
+from aladin_index.engines.filter_fields import FilterFields, filter_fields, limit_of, terms_of
+from aladin_index.engines.rows import CollectionSchema, EngineItem
+from aladin_index.items.filters import And, Equal, Exists, Filter, Not, Or
 from aladin_network.errors import EngineError, EngineUnavailableError
 from aladin_network.types import Target
 
 Collection = dict[str, EngineItem]
-Key = TypeVar("Key", NumberKey, str)
+_SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
 @dataclass
@@ -190,28 +177,9 @@ def passes(fields: FilterFields, filter: Filter) -> bool:
     if isinstance(filter, Or):
         return any(passes(fields, part) for part in filter.parts)
     if isinstance(filter, (Equal, Exists)):
-        return bool(set(terms_of(filter)) & set(fields.values))
-    return _in_range(fields, filter)
-
-
-def _in_range(fields: FilterFields, test: Range) -> bool:
-    return all(_within(fields, test.field, bound) for bound in test.bounds)
-
-
-def _within(fields: FilterFields, field: str, bound: Bound) -> bool:
-    if bound.value.kind == "number":
-        numbers = fields.numbers.get(field_key(field))
-        return numbers is not None and _compared(
-            bound.comparison, *numbers, number_key(bound.value.value)
-        )
-    texts = fields.texts.get(field_key(field))
-    return texts is not None and _compared(bound.comparison, *texts, text_bound(field, bound.value))
-
-
-def _compared(comparison: Comparison, least: Key, greatest: Key, wanted: Key) -> bool:
-    return {
-        "gt": greatest > wanted,
-        "gte": greatest >= wanted,
-        "lt": least < wanted,
-        "lte": least <= wanted,
-    }[comparison]
+        return bool(set(terms_of(filter)) & set(fields.terms))
+    limits = [limit_of(filter.field, bound) for bound in filter.bounds]
+    return all(
+        limit.name in fields.extents and _SIGNS[limit.sign](fields.extents[limit.name], limit.text)
+        for limit in limits
+    )

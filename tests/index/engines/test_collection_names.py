@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_index.engines.client import PARTS, CollectionNames
+from aladin_index.engines.client import PARTS, collection_name, generations_of
 
 
 def test_a_name_tells_its_generation() -> None:
-    names = CollectionNames("photos")
-    assert [names.of(3, part) for part in PARTS] == [
+    assert [collection_name("photos", 3, part) for part in PARTS] == [
         "photos_000003_record",
         "photos_000003_images",
         "photos_000003_texts",
     ]
     for generation in (1, 999_999, 1_000_000):
-        assert names.generation_of(names.of(generation, "images")) == generation
+        name = collection_name("photos", generation, "images")
+        assert generations_of("photos", [name]) == [generation]
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,9 @@ def test_a_name_tells_its_generation() -> None:
     ],
 )
 def test_collections_of_others_are_left_alone(foreign: str) -> None:
-    assert CollectionNames("photos").generation_of(foreign) is None
+    assert generations_of("photos", [foreign]) == []
 
 
 def test_generations_are_listed_once_and_in_order() -> None:
-    names = CollectionNames("a")
-    collections = [names.of(10, "texts"), "b_000001_images", names.of(2, "record")]
-    assert names.generations_of([*collections, names.of(2, "images")]) == [2, 10]
+    collections = ["a_000010_texts", "b_000001_images", "a_000002_record", "a_000002_images"]
+    assert generations_of("a", collections) == [2, 10]

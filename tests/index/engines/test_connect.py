@@ -24,7 +24,7 @@ def test_the_address_of_this_machine_goes_before_that_of_the_folder(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(
-        "aladin_index.engines.milvus.client.connect_milvus",
+        "aladin_index.open.EngineClient",
         lambda location, _: asked.append(location.url),
     )
     connect(LOCATION)

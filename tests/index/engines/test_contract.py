@@ -1,8 +1,9 @@
-"""An index in an engine answers as the index of files that was pushed: the engine in memory."""
+"""An index in an engine does what an index of files does: in memory, and in a real Milvus."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import pytest
 from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.layout import EngineLocation
-from tests.index.backend_contract import AgreementContract, Publish
+from aladin_index.open import connect
+from benchmarks.lib.milvus_server import MilvusServer
+from tests.index.backend_contract import AgreementContract, Publish, RemoteContract
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 
 class TestMemory(AgreementContract):
-    """Pushes each index to a server of its own; the real one has `milvus/test_contract.py`."""
+    """Pushes each index to a server of its own."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -31,9 +34,30 @@ class TestMemory(AgreementContract):
             push_index(files, folder, location, client, PushSettings(batch_size=16))
             return folder
 
-        def connect(location: EngineLocation, _: EngineOptions | None) -> MemoryEngine:
+        def remember(location: EngineLocation, _: EngineOptions | None) -> MemoryEngine:
             return MemoryEngine(servers[location.name])
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("aladin_index.open.connect", connect)
+            patch.setattr("aladin_index.open.connect", remember)
             yield push
+
+
+@pytest.mark.cluster
+class TestMilvus(RemoteContract):
+    """Pushes each index under a name of its own; Milvus indexes none of so few items."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def publish(
+        cls, milvus_server: MilvusServer, tmp_path_factory: pytest.TempPathFactory
+    ) -> Publish:
+        numbers = count()
+
+        def push(files: Path) -> Path:
+            folder = tmp_path_factory.mktemp("remote") / "index"
+            location = EngineLocation(url=milvus_server.url, name=f"contract{next(numbers)}")
+            with closing(connect(location)) as client:
+                push_index(files, folder, location, client, PushSettings(batch_size=16))
+            return folder
+
+        return push

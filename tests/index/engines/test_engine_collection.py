@@ -197,7 +197,7 @@ def test_no_more_is_asked_for_than_one_search_finds(remote: EngineIndex, query: 
     remote.client.max_results = 10  # type: ignore[misc]
     found = run_search(searcher, query, "text", "images", k=4, offset=6, candidates=5)
     assert [hit.rank for hit in found.hits] == [7, 8, 9, 10]
-    with pytest.raises(InputError, match=r"at most 10 candidates, as memory .* got 11"):
+    with pytest.raises(InputError, match=r"at most 10 candidates, as Milvus .* got 11"):
         run_search(searcher, query, "text", "images", k=1, candidates=11)
     with pytest.raises(InputError, match=r"at most 10 hits, skipped ones included, .* got 15"):
         run_search(searcher, query, "text", "images", k=5, offset=6, candidates=5)

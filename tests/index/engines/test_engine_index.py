@@ -72,7 +72,7 @@ def test_what_cannot_be_opened_is_told_and_its_client_closed(
     folder, client = tmp_path / "remote", MemoryEngine(server)
     kind: type[Exception] = IndexNotReadyError
     if problem == "nothing":
-        server.live, message = None, "nothing was pushed to memory yet"
+        server.live, message = None, "nothing was pushed to milvus yet"
     elif problem == "unfinished":
         del server.records[1][MANIFEST]
         message = "generation 1 is missing or incomplete"
@@ -83,7 +83,7 @@ def test_what_cannot_be_opened_is_told_and_its_client_closed(
         kind, message = IndexCorruptError, "missing"
     elif problem == "cut":
         server.records[1][MANIFEST] = server.records[1][MANIFEST][:100]
-        kind, message = IndexCorruptError, "memory: generation 1: its record cannot be read"
+        kind, message = IndexCorruptError, "milvus: generation 1: its record cannot be read"
     else:
         server.down, kind, message = {"*"}, EngineUnavailableError, "no answer"
     with pytest.raises(kind, match=message):

@@ -14,12 +14,12 @@ from aladin_index.engines.filter_fields import (
     MAX_ORDERED_CHARS,
     field_key,
     filter_fields,
-    number_key,
+    limit_of,
+    number_text,
     terms_of,
-    text_bound,
 )
 from aladin_index.items.columns import GrowingColumns, combine
-from aladin_index.items.filters import Equal, Scalar, leaves, parse_filter
+from aladin_index.items.filters import Bound, Equal, Scalar, leaves, parse_filter
 from aladin_index.items.look_ups import read_values
 from aladin_index.items.tables import StoredItem, create_tables, insert_items
 from aladin_network.errors import InputError
@@ -117,20 +117,21 @@ def test_items_pass_which_pass_in_the_files() -> None:
 
 def test_numbers_keep_their_order_as_text() -> None:
     ordered = sorted([*NUMBERS, float("inf"), float("-inf")])
-    keys = [number_key(value) for value in ordered]
-    for (one, one_key), (other, other_key) in pairwise(zip(ordered, keys, strict=True)):
-        assert (one_key < other_key, one_key == other_key) == (one < other, one == other)
-        assert (one_key.text < other_key.text, len(one_key.text)) == (one < other, 20)
+    texts = [number_text(value) for value in ordered]
+    for (one, one_text), (other, other_text) in pairwise(zip(ordered, texts, strict=True)):
+        assert (one_text < other_text, one_text == other_text) == (one < other, one == other)
+    assert {len(text) for text in texts} == {20}
 
 
 def test_what_is_kept_has_a_bounded_length_and_names_that_engines_take() -> None:
     fields = filter_fields({"a.b[]": "x" * 10_000, "": ["y", "y"]})
-    assert all(key.isalnum() and key[0].isalpha() for key in fields.texts)
-    assert max(map(len, fields.values)) < 400
+    assert all(key.isidentifier() and key.isascii() for key in fields.extents)
+    assert max(map(len, [*fields.terms, *fields.extents.values()])) < 400
     # Of each field that it is there and its value, once.
-    assert len(fields.values) == 4
-    assert fields.texts[field_key("")] == ("y", "y")
-    assert filter_fields({"none": None, "object": {}, "list": []}).values == []
+    assert len(fields.terms) == 4
+    assert fields.extents[f"{field_key('')}_text_least"] == "y"
+    assert fields.extents[f"{field_key('')}_text_greatest"] == "y"
+    assert filter_fields({"none": None, "object": {}, "list": []}) == ([], {})
 
 
 def test_terms_of_a_test_come_once() -> None:
@@ -140,6 +141,6 @@ def test_terms_of_a_test_come_once() -> None:
 
 def test_a_bound_that_is_longer_than_what_is_ordered_is_refused() -> None:
     kept = "x" * (MAX_ORDERED_CHARS - 1)
-    assert text_bound("city", Scalar("text", kept)) == kept
+    assert limit_of("city", Bound("gt", Scalar("text", kept))).text == kept
     with pytest.raises(InputError, match=r"'city'.*less than 256 characters.*got 256"):
-        text_bound("city", Scalar("text", kept + "x"))
+        limit_of("city", Bound("gt", Scalar("text", kept + "x")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_index.engines.record import item_from_text, item_text
+from aladin_index.engines.rows import item_from_text, item_text
 from aladin_index.items.tables import StoredItem
 from aladin_network.errors import IndexCorruptError
 

@@ -17,11 +17,11 @@ from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import (
     PushReport,
     PushSettings,
+    entries_of,
     only_pusher,
     push_index,
     rollback_engine,
 )
-from aladin_index.engines.push_files import entries_of
 from aladin_index.engines.record import read_generation
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.format.layout import location_of
@@ -68,7 +68,7 @@ def test_all_that_is_live_is_in_the_engine_under_its_rows(
 ) -> None:
     report = push(published)
     exact = AnnEntry(
-        factory="memory flat",
+        factory="milvus flat",
         search_width=None,
         recall=1.0,
         recall_at=23,
@@ -315,7 +315,7 @@ def test_searches_look_as_far_as_is_needed(
         assert stages["images"].recall >= recall
     curve = [(point.search_width, point.recall) for point in stages["images"].curve]
     assert curve == [(width, pytest.approx(min(1, width / 23))) for width in server.widths]
-    assert (stages["images"].factory, stages["images"].recall_wanted) == ("memory graph", 1.0)
+    assert (stages["images"].factory, stages["images"].recall_wanted) == ("milvus graph", 1.0)
 
     # Searches of the generation look as far as was found to be needed.
     server.widths = (32,)

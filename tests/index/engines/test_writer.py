@@ -195,7 +195,7 @@ def test_a_new_generation_is_written_to_from_when_it_is_live(
 
 def test_nothing_is_written_where_nothing_is_live(server: MemoryServer, tmp_path: Path) -> None:
     writer = EngineWriter(tmp_path, MemoryEngine(server), "any")
-    with pytest.raises(IndexNotReadyError, match="nothing was pushed to memory"):
+    with pytest.raises(IndexNotReadyError, match="nothing was pushed to milvus"):
         writer.known("images", ["a"])
 
 

@@ -35,8 +35,8 @@ def test_an_index_is_pushed_searched_changed_and_pushed_again(
     assert result.exit_code == 0, result.stderr
     assert result.stdout == (
         f"{folder}: generation 1 of photos in Milvus, 6 images, 12 texts\n"
-        "  images: memory flat, finds 100.0 % of the nearest 6 (12 queries)\n"
-        "  texts: memory flat, finds 100.0 % of the nearest 12 (6 queries)\n"
+        "  images: milvus flat, finds 100.0 % of the nearest 6 (12 queries)\n"
+        "  texts: milvus flat, finds 100.0 % of the nearest 12 (6 queries)\n"
     )
     assert location_of(folder) == EngineLocation(url=url, name="photos", search_params={"ef": 64})
     assert asked == [EngineOptions(url=url)]  # --url is trusted

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from aladin_index.engines.filter_fields import field_key, number_key
-from aladin_index.engines.milvus.rows import expression, quoted
+from aladin_index.engines.filter_fields import field_key, number_text
+from aladin_index.engines.rows import expression, quoted
 from aladin_index.items.filters import parse_filter
 from aladin_network.errors import InputError
 
 A, B = field_key("a"), field_key("b")
-THREE = number_key(3).text
+THREE = number_text(3)
 
 
 @pytest.mark.parametrize(

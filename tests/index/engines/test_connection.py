@@ -11,8 +11,8 @@ import grpc
 import pymilvus
 import pytest
 
-from aladin_index.engines.milvus import connection as milvus_connection
-from aladin_index.engines.milvus.connection import MilvusConnection
+from aladin_index.engines import connection as milvus_connection
+from aladin_index.engines.connection import Connection
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
 
 
@@ -42,8 +42,8 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return made
 
 
-def connection(timeout_s: float = 5.0, retries: int = 3) -> MilvusConnection:
-    return MilvusConnection("http://127.0.0.1:1", "root:secret", timeout_s, retries)
+def connection(timeout_s: float = 5.0, retries: int = 3) -> Connection:
+    return Connection("http://127.0.0.1:1", "root:secret", timeout_s, retries)
 
 
 def failing(errors: list[Exception]) -> Callable[[Any], str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aladin_index.engines.milvus.index_kinds import (
+from aladin_index.engines.index_kinds import (
     INDEX_KINDS,
     check_search_params,
     index_kind,
@@ -69,7 +69,7 @@ def test_widths_are_those_of_the_kind_or_the_one_that_was_chosen() -> None:
 
 
 def test_lists_grow_with_the_root_of_the_items() -> None:
-    build = index_kind("ivf_sq8").build
+    build = index_kind("ivf_sq8").build_params
     assert [build(count)["nlist"] for count in (0, 256, 10_000, 10**9)] == [64, 64, 400, 65_536]
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineOptions, EngineQuery
-from aladin_index.engines.milvus.client import MilvusEngine
+from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery
 from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import connect
@@ -39,7 +38,7 @@ def server(tmp_path: Path) -> Generator[MilvusServer]:
 class Load:
     """Searches and writes all the time, in threads; an outage is no failure, a wrong answer is."""
 
-    def __init__(self, engine: MilvusEngine) -> None:
+    def __init__(self, engine: EngineClient) -> None:
         self.engine = engine
         self.stopping = threading.Event()
         self.wrong: list[str] = []
@@ -115,7 +114,7 @@ def test_no_wrong_answer_and_nothing_lost(server: MilvusServer) -> None:
     location = EngineLocation(url=server.url, name="kills", index="flat")
     codec = codec_of("int8")
     with closing(connect(location, EngineOptions(timeout_s=4, retries=2))) as engine:
-        assert isinstance(engine, MilvusEngine)
+        assert isinstance(engine, EngineClient)
         engine.write_record(1, {"manifest": b"kept"})
         schema = schema_of(codec, BUILT)
         engine.create_collection(1, "images", schema)

@@ -11,34 +11,22 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aladin_index.engines.client import CollectionSchema, EngineItem, messages_of
-from aladin_index.engines.filter_fields import (
-    field_key,
-    filter_fields,
-    number_key,
-    terms_of,
-    text_bound,
-)
-from aladin_index.engines.record import item_from_text, item_text, token_bytes, tokens_of
-from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
+from aladin_index.engines.filter_fields import filter_fields, limit_of, terms_of
+from aladin_index.items.filters import And, Filter, Not, Or, Range
+from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import CODED, PackedTokens, TokenCodec
-from aladin_network.errors import EngineError, InputError, brief
+from aladin_network.errors import EngineError, IndexCorruptError, InputError, ShapeError, brief
 from aladin_network.types import TokenDtype
 
 TERMS, EXTENTS = "terms", "extents"
 
-# One of a field's values satisfies a bound exactly if the greatest, or the smallest, does.
-_COMPARISONS: dict[Comparison, tuple[str, str]] = {
-    "gt": ("greatest", ">"),
-    "gte": ("greatest", ">="),
-    "lt": ("least", "<"),
-    "lte": ("least", "<="),
-}
 _ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}
 
 # Items added later may have more tokens than any item in the generation.
@@ -54,23 +42,8 @@ _BATCH_ROWS = 2000
 _KEYS_AT_A_TIME = 1000
 
 
-def extent_name(field: str, kind: str, end: str) -> str:
-    """Return the key in `EXTENTS` of the smallest or greatest value of a field.
-
-    Args:
-        field: `field_key` of the field.
-        kind: "number" or "text".
-        end: "least" or "greatest".
-    """
-    return f"{field}_{kind}_{end}"
-
-
 def expression(filter: Filter) -> str:
-    """Write a filter as an expression of Milvus.
-
-    Raises:
-        InputError: If a range compares with a text that is longer than the stored part of texts.
-    """
+    """Write a filter as an expression of Milvus."""
     if isinstance(filter, Not):
         return f"not ({expression(filter.part)})"
     if isinstance(filter, And):
@@ -78,8 +51,12 @@ def expression(filter: Filter) -> str:
     if isinstance(filter, Or):
         return " or ".join(f"({expression(part)})" for part in filter.parts)
     if isinstance(filter, Range):
-        return " and ".join(f"({_bound(filter.field, bound)})" for bound in filter.bounds)
-    return _terms(filter)
+        limits = [limit_of(filter.field, bound) for bound in filter.bounds]
+        return " and ".join(
+            f'({EXTENTS}["{limit.name}"] {limit.sign} {quoted(limit.text)})' for limit in limits
+        )
+    wanted = ", ".join(quoted(term) for term in terms_of(filter))
+    return f"array_contains_any({TERMS}, [{wanted}])"
 
 
 def quoted(text: str) -> str:
@@ -87,28 +64,43 @@ def quoted(text: str) -> str:
     return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'
 
 
-def _terms(test: Equal | Exists) -> str:
-    wanted = ", ".join(quoted(term) for term in terms_of(test))
-    return f"array_contains_any({TERMS}, [{wanted}])"
-
-
-def _bound(field: str, bound: Bound) -> str:
-    end, sign = _COMPARISONS[bound.comparison]
-    kind = bound.value.kind
-    # Numbers are stored as texts of the same order: Milvus compares numbers in JSON as floats.
-    if kind == "number":
-        limit = number_key(bound.value.value).text
-    else:
-        limit = text_bound(field, bound.value)
-    name = extent_name(field_key(field), kind, end)
-    return f'{EXTENTS}["{name}"] {sign} {quoted(limit)}'
-
-
 KEY, MATCH, ITEM = "key", "match", "item"
 # Limits of Milvus: bytes of a text and of a JSON field, elements of an array.
 MAX_TEXT_BYTES, MAX_JSON_BYTES, MAX_TERMS = 65_535, 65_536, 4096
 # Base64 writes three bytes as four letters.
 _BYTES_A_TEXT = MAX_TEXT_BYTES // 4 * 3
+
+
+class EngineItem(NamedTuple):
+    """An item as a vector database stores it; its id is the key.
+
+    Attributes:
+        item: Id, text and metadata. The row orders items of equal score: items of the pushed
+            generation keep their rows from the index of files, items added later have larger ones.
+        embedding: (d_match,) float32, L2-normalised, or None if it was not requested.
+        tokens: Tokens in the collection's stored form, or None if they were not requested.
+    """
+
+    item: StoredItem
+    embedding: NDArray[np.float32] | None
+    tokens: PackedTokens | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionSchema:
+    """What a vector database has to know before it can create a collection.
+
+    Attributes:
+        embedding_dim: Size of an embedding.
+        codec: Codec of the tokens; items of a collection without tokens have 0 tokens.
+        max_tokens: Largest number of tokens of an item; items added later may exceed it.
+        count: Number of items about to be inserted.
+    """
+
+    embedding_dim: int
+    codec: TokenCodec
+    max_tokens: int
+    count: int
 
 
 class CollectionForm(NamedTuple):
@@ -119,7 +111,7 @@ class CollectionForm(NamedTuple):
         token_dtype: Storage format of the tokens.
         token_dim: Size of a token.
         token_texts: Number of fields that hold the tokens of a row.
-        index_kind: Index kind of its first stage, see `aladin_index.engines.milvus.index_kinds`.
+        index_kind: Index kind of its first stage, see `aladin_index.engines.index_kinds`.
     """
 
     embedding_dim: int
@@ -137,11 +129,7 @@ class CollectionForm(NamedTuple):
 
     @classmethod
     def read(cls, description: str) -> CollectionForm:
-        """Parse the description of a collection.
-
-        Raises:
-            EngineError: If the description was not written by this program.
-        """
+        """Parse the description of a collection."""
         try:
             return cls(**json.loads(description))
         except (ValueError, TypeError) as error:
@@ -175,35 +163,25 @@ def key_of(item_id: str) -> str:
 
 
 def row_of(entry: EngineItem, form: CollectionForm) -> dict[str, Any]:
-    """Return the row of an item.
-
-    Args:
-        entry: Item with its embedding and tokens.
-        form: Form of the collection.
-
-    Raises:
-        InputError: If the item is larger than Milvus accepts.
-    """
+    """Return the row of an item."""
     assert entry.embedding is not None and entry.tokens is not None  # as upserts have them
-    fields = filter_fields(entry.item.metadata)
-    if len(fields.values) > MAX_TERMS:
-        raise _too_large(entry, "values of metadata", MAX_TERMS, len(fields.values))
-    extents = {
-        extent_name(field, kind, end): value
-        for kind, ends in (("number", _number_ends(fields.numbers)), ("text", fields.texts))
-        for field, extent in ends.items()
-        for end, value in (("least", extent[0]), ("greatest", extent[1]))
-    }
-    text = item_text(entry.item)
-    for what, most, value in (
-        ("bytes of text and metadata", MAX_TEXT_BYTES, text),
-        ("bytes of the ends of metadata fields", MAX_JSON_BYTES, json.dumps(extents)),
-    ):
-        if len(value.encode("utf-8")) > most:
-            raise _too_large(entry, what, most, len(value.encode("utf-8")))
+    fields, text = filter_fields(entry.item.metadata), item_text(entry.item)
     stored = token_bytes(entry.tokens)
-    if len(stored) > form.token_texts * _BYTES_A_TEXT:
-        raise _too_large(entry, "bytes of tokens", form.token_texts * _BYTES_A_TEXT, len(stored))
+    for what, most, found in (
+        ("values of metadata", MAX_TERMS, len(fields.terms)),
+        ("bytes of text and metadata", MAX_TEXT_BYTES, len(text.encode("utf-8"))),
+        (
+            "bytes of the ends of metadata fields",
+            MAX_JSON_BYTES,
+            len(json.dumps(fields.extents).encode("utf-8")),
+        ),
+        ("bytes of tokens", form.token_texts * _BYTES_A_TEXT, len(stored)),
+    ):
+        if found > most:
+            raise InputError(
+                f"item {brief(entry.item.id)}: Milvus takes at most {most} {what}, this one has "
+                f"{found}"
+            )
     parts = {
         name: base64.b64encode(stored[start : start + _BYTES_A_TEXT]).decode("ascii")
         for name, start in zip(
@@ -216,8 +194,8 @@ def row_of(entry: EngineItem, form: CollectionForm) -> dict[str, Any]:
         KEY: key_of(entry.item.id),
         MATCH: entry.embedding.astype(np.float32).tolist(),
         ITEM: text,
-        TERMS: fields.values,
-        EXTENTS: extents,
+        TERMS: fields.terms,
+        EXTENTS: fields.extents,
         **parts,
     }
 
@@ -243,19 +221,19 @@ def _form_codec(dtype: TokenDtype, dim: int) -> TokenCodec:
     return TokenCodec(dtype, dim, codebook)
 
 
-def _number_ends(numbers: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    return {field: (each.least.text, each.greatest.text) for field, each in numbers.items()}
-
-
-def _too_large(entry: EngineItem, what: str, most: int, found: int) -> InputError:
-    return InputError(
-        f"item {brief(entry.item.id)}: Milvus takes at most {most} {what}, this one has {found}"
-    )
-
-
 def batches(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
     """Yield rows in batches that fit in one message, in the given order."""
-    return messages_of(rows, lambda row: sum(map(_size, row.values())), _BATCH_BYTES, _BATCH_ROWS)
+    batch: list[Mapping[str, Any]] = []
+    total_bytes = 0
+    for row in rows:
+        row_bytes = sum(map(_size, row.values()))
+        if batch and (total_bytes + row_bytes > _BATCH_BYTES or len(batch) == _BATCH_ROWS):
+            yield batch
+            batch, total_bytes = [], 0
+        batch.append(row)
+        total_bytes += row_bytes
+    if batch:
+        yield batch
 
 
 def parts_of(keys: Sequence[str], most: int = _KEYS_AT_A_TIME) -> Iterator[Sequence[str]]:
@@ -272,3 +250,63 @@ def _size(value: Any) -> int:
     if isinstance(value, dict):
         return sum(_size(name) + _size(each) for name, each in value.items())
     return len(value.encode("utf-8"))
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be stored: no stored text contains a lone surrogate."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def item_text(item: StoredItem) -> str:
+    """Return an item as JSON without spaces; fields that are None are omitted.
+
+    The state of its file is omitted, too: folders are synchronised with an index in files only.
+    """
+    data: dict[str, Any] = {
+        name: value
+        for name, value in item._asdict().items()
+        if value is not None and name != "file_state"
+    }
+    if item.boxes is not None:
+        data["boxes"] = base64.b64encode(item.boxes).decode("ascii")
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def item_from_text(text: str) -> StoredItem:
+    """Deserialise the result of `item_text`."""
+    try:
+        data: dict[str, Any] = dict.fromkeys(StoredItem._fields) | json.loads(text)
+        if data["boxes"] is not None:
+            data["boxes"] = base64.b64decode(data["boxes"], validate=True)
+        return StoredItem(**data)
+    except (ValueError, TypeError) as error:
+        raise IndexCorruptError("item in the engine", f"not readable ({error})") from error
+
+
+def token_bytes(tokens: PackedTokens) -> bytes:
+    """Concatenate the arrays of packed tokens, little-endian."""
+    return b"".join(
+        np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
+        for array in tokens
+        if array is not None
+    )
+
+
+def tokens_of(stored: bytes, codec: TokenCodec) -> PackedTokens:
+    """Read the result of `token_bytes`; the arrays are read-only views."""
+    count, rest = divmod(len(stored), codec.token_bytes)
+    if rest:
+        raise ShapeError(f"a multiple of {codec.token_bytes} bytes of tokens", (len(stored),))
+    arrays: dict[str, np.ndarray] = {}
+    start = 0
+    for array in codec.arrays:
+        shape = (count, *array.row_shape)
+        size = int(np.prod(shape))
+        little = array.dtype.newbyteorder("<")
+        arrays[array.field] = np.frombuffer(stored, little, size, start).reshape(shape)
+        start += size * array.dtype.itemsize
+    return PackedTokens(**arrays)

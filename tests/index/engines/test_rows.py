@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineItem
-from aladin_index.engines.milvus.rows import (
+from aladin_index.engines.rows import (
     ITEM,
     KEY,
     MATCH,
     CollectionForm,
+    EngineItem,
     entry_of,
     key_of,
     row_of,

@@ -7,6 +7,7 @@ is just being replaced, and reads it again.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import time
@@ -14,15 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aladin_index.engines.milvus.connection import ENGINE, ONCE, MilvusConnection
-from aladin_index.engines.milvus.index_kinds import INDEXED_ROWS
-from aladin_index.engines.milvus.rows import KEY, MAX_TEXT_BYTES
-from aladin_index.engines.record import piece_texts, pieces_of_texts
+from aladin_index.engines.connection import ENGINE, ONCE, Connection
+from aladin_index.engines.index_kinds import INDEXED_ROWS
+from aladin_index.engines.rows import KEY, MAX_TEXT_BYTES
 from aladin_network.errors import EngineError
 
 # A collection of a billion items takes hours to index; after this time it is an error.
 _INDEX_S, _LOAD_S, _FLUSH_S = 24 * 3600.0, 3600.0, 600.0
-# A digest, as `aladin_index.engines.milvus.rows.key_of` returns them.
+# A digest, as `aladin_index.engines.rows.key_of` returns them.
 _KEY_LETTERS = 64
 
 # Maximum size of one request.
@@ -53,7 +53,7 @@ class CollectionShape:
     replicas: int | None = None
 
 
-def create_collection(connection: MilvusConnection, name: str, shape: CollectionShape) -> None:
+def create_collection(connection: Connection, name: str, shape: CollectionShape) -> None:
     """Create an empty collection and load it, unless it exists.
 
     It is loaded before it has items, so that it can be counted and read at any time, and an
@@ -92,7 +92,7 @@ def create_collection(connection: MilvusConnection, name: str, shape: Collection
     load(connection, name, shape.replicas)
 
 
-def load(connection: MilvusConnection, name: str, replicas: int | None) -> None:
+def load(connection: Connection, name: str, replicas: int | None) -> None:
     """Load a collection into the memory of the query nodes; returns when it is loaded."""
     number = {} if replicas is None else {"replica_number": replicas}
     connection.call(lambda client: client.load_collection(name, _async=True, **number, **ONCE))
@@ -103,7 +103,7 @@ def load(connection: MilvusConnection, name: str, replicas: int | None) -> None:
     connection.wait_until(is_loaded, f"loading {name}", _LOAD_S)
 
 
-def seal(connection: MilvusConnection, name: str, index: str, *, exact: bool) -> None:
+def seal(connection: Connection, name: str, index: str, *, exact: bool) -> None:
     """Seal the growing segments; returns when searches use the index.
 
     Searches do not use a new index at once: until the nodes have loaded the sealed segments, which
@@ -131,11 +131,6 @@ def seal(connection: MilvusConnection, name: str, index: str, *, exact: bool) ->
         connection.wait_until(is_taken_up, f"loading the index of {name}", _LOAD_S)
 
 
-def drop(connection: MilvusConnection, name: str) -> None:
-    """Remove a collection; a missing one is not an error."""
-    connection.call(lambda client: client.drop_collection(name, **ONCE))
-
-
 def _typed(types: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Replace the names of types by the package's own types."""
     return {
@@ -160,15 +155,11 @@ _SHAPE = CollectionShape(
 )
 
 
-def write_record(
-    connection: MilvusConnection, collection: str, record: Mapping[str, bytes]
-) -> None:
-    """Store a record, replacing the previous one.
-
-    Raises:
-        EngineError: If it exceeds the size of one request.
-    """
-    whole = json.dumps(piece_texts(record))
+def write_record(connection: Connection, collection: str, record: Mapping[str, bytes]) -> None:
+    """Store a record, replacing the previous one."""
+    whole = json.dumps(
+        {name: base64.b64encode(piece).decode("ascii") for name, piece in record.items()}
+    )
     texts = [whole[at : at + MAX_TEXT_BYTES] for at in range(0, len(whole), MAX_TEXT_BYTES)]
     if len(texts) > _MOST_TEXTS:
         most = _MOST_TEXTS * MAX_TEXT_BYTES
@@ -188,12 +179,8 @@ def write_record(
     connection.call(lambda client: client.upsert(collection, rows, **ONCE))
 
 
-def read_record(connection: MilvusConnection, collection: str) -> dict[str, bytes] | None:
-    """Return a record, or None if there is none.
-
-    Raises:
-        EngineError: If it is incomplete.
-    """
+def read_record(connection: Connection, collection: str) -> dict[str, bytes] | None:
+    """Return a record, or None if there is none."""
     if not connection.call(lambda client: client.has_collection(collection, **ONCE)):
         return None
 
@@ -217,6 +204,6 @@ def read_record(connection: MilvusConnection, collection: str) -> dict[str, byte
         parts = found[: found[0][_COUNT]]
         whole = "".join(row[_TEXT] for row in parts)
         if hashlib.sha256(whole.encode("ascii")).hexdigest() == found[0][_DIGEST]:
-            return pieces_of_texts(json.loads(whole))
+            return {name: base64.b64decode(text) for name, text in json.loads(whole).items()}
         time.sleep(_WAIT_S)
     raise EngineError(ENGINE, f"the record in {collection} is incomplete")

@@ -9,9 +9,9 @@ from itertools import count
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineItem, EngineOptions, EngineQuery
-from aladin_index.engines.milvus.client import MilvusEngine
-from aladin_index.engines.milvus.index_kinds import INDEX_KINDS
+from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery
+from aladin_index.engines.index_kinds import INDEX_KINDS
+from aladin_index.engines.rows import EngineItem
 from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import connect
@@ -29,23 +29,23 @@ KINDS = [kind for kind in INDEX_KINDS if not kind.startswith("gpu_")]
 
 
 @pytest.fixture(scope="module")
-def location(server: MilvusServer) -> EngineLocation:
+def location(milvus_server: MilvusServer) -> EngineLocation:
     """Where an index of this module is."""
     name = f"client{next(_NUMBERS)}"
-    return EngineLocation(url=server.url, name=name, index="flat", shards=2)
+    return EngineLocation(url=milvus_server.url, name=name, index="flat", shards=2)
 
 
 @pytest.fixture
-def engine(location: EngineLocation) -> Generator[MilvusEngine]:
+def engine(location: EngineLocation) -> Generator[EngineClient]:
     """A client; each test takes a generation of its own."""
     client = connect(location, EngineOptions(timeout_s=20, retries=1))
-    assert isinstance(client, MilvusEngine)
+    assert isinstance(client, EngineClient)
     with closing(client):
         yield client
 
 
 @pytest.fixture
-def generation(engine: MilvusEngine) -> Generator[int]:
+def generation(engine: EngineClient) -> Generator[int]:
     """A generation that nobody else uses."""
     number = next(_NUMBERS) + 10
     yield number
@@ -54,7 +54,7 @@ def generation(engine: MilvusEngine) -> Generator[int]:
 
 
 def filled(
-    engine: MilvusEngine, generation: int, dtype: TokenDtype = "4bit", count: int = 20
+    engine: EngineClient, generation: int, dtype: TokenDtype = "4bit", count: int = 20
 ) -> list[EngineItem]:
     codec = codec_of(dtype)
     entries = [entry(number, codec) for number in range(count)]
@@ -70,7 +70,7 @@ def rows_of(entries: Sequence[EngineItem], query: np.ndarray, most: int) -> list
 
 @pytest.mark.parametrize("dtype", ["float16", "4bit"])
 def test_items_come_back_as_they_were_put_in(
-    engine: MilvusEngine, generation: int, dtype: TokenDtype
+    engine: EngineClient, generation: int, dtype: TokenDtype
 ) -> None:
     entries = filled(engine, generation, dtype)
     ids = [each.item.id for each in entries]
@@ -85,7 +85,7 @@ def test_items_come_back_as_they_were_put_in(
     assert engine.fetch(generation, "images", []) == []
 
 
-def test_what_is_written_is_found_at_once(engine: MilvusEngine, generation: int) -> None:
+def test_what_is_written_is_found_at_once(engine: EngineClient, generation: int) -> None:
     entries, codec = filled(engine, generation), codec_of("4bit")
     for round in range(5):
         moved = entry(100 + round, codec)
@@ -109,7 +109,7 @@ def test_what_is_written_is_found_at_once(engine: MilvusEngine, generation: int)
         assert engine.count(generation, "images") == 20
 
 
-def test_of_two_items_with_one_id_the_later_stays(engine: MilvusEngine, generation: int) -> None:
+def test_of_two_items_with_one_id_the_later_stays(engine: EngineClient, generation: int) -> None:
     codec = codec_of("4bit")
     filled(engine, generation)
     first, other = entry(0, codec), entry(50, codec)
@@ -120,9 +120,9 @@ def test_of_two_items_with_one_id_the_later_stays(engine: MilvusEngine, generati
     assert_same(found, again)
 
 
-def test_a_generation_is_live_at_once_and_others_can_go(server: MilvusServer) -> None:
-    location = EngineLocation(url=server.url, name="generations")
-    longer = EngineLocation(url=server.url, name="generations_2")
+def test_a_generation_is_live_at_once_and_others_can_go(milvus_server: MilvusServer) -> None:
+    location = EngineLocation(url=milvus_server.url, name="generations")
+    longer = EngineLocation(url=milvus_server.url, name="generations_2")
     with closing(connect(location)) as engine, closing(connect(longer)) as neighbour:
         assert (engine.generations(), engine.live_generation()) == ([], None)
         assert engine.read_record(1) is None
@@ -147,7 +147,7 @@ def test_a_generation_is_live_at_once_and_others_can_go(server: MilvusServer) ->
         assert (neighbour.generations(), neighbour.live_generation()) == ([3], None)
 
 
-def test_a_side_that_is_not_there_is_said_so(engine: MilvusEngine) -> None:
+def test_a_side_that_is_not_there_is_said_so(engine: EngineClient) -> None:
     query = unit(np.random.default_rng(0), EMBEDDING_DIM)
     for call in (
         lambda: engine.search(EngineQuery(generation=9, target="texts", embedding=query, count=1)),
@@ -159,7 +159,7 @@ def test_a_side_that_is_not_there_is_said_so(engine: MilvusEngine) -> None:
         assert not isinstance(raised.value, EngineUnavailableError)
 
 
-def test_an_item_that_is_too_large_changes_nothing(engine: MilvusEngine, generation: int) -> None:
+def test_an_item_that_is_too_large_changes_nothing(engine: EngineClient, generation: int) -> None:
     codec = codec_of("4bit")
     filled(engine, generation)
     too_large = entry(70, codec, {"text": "x" * 70_000})
@@ -168,7 +168,7 @@ def test_an_item_that_is_too_large_changes_nothing(engine: MilvusEngine, generat
     assert engine.count(generation, "images") == 20
 
 
-def test_making_a_side_again_keeps_what_is_in_it(engine: MilvusEngine, generation: int) -> None:
+def test_making_a_side_again_keeps_what_is_in_it(engine: EngineClient, generation: int) -> None:
     filled(engine, generation)
     engine.create_collection(generation, "images", schema_of(codec_of("4bit")))
     engine.open_collection(generation, "images")
@@ -176,8 +176,10 @@ def test_making_a_side_again_keeps_what_is_in_it(engine: MilvusEngine, generatio
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_index_finds_the_nearest(server: MilvusServer, kind: str) -> None:
-    location = EngineLocation(url=server.url, name=f"kind_{kind}", index=kind, index_params={})
+def test_each_kind_of_index_finds_the_nearest(milvus_server: MilvusServer, kind: str) -> None:
+    location = EngineLocation(
+        url=milvus_server.url, name=f"kind_{kind}", index=kind, index_params={}
+    )
     # Fewer than 1,024 rows get no index.
     entries = [entry(number, codec_of("int8")) for number in range(3000)]
     with closing(connect(location)) as engine:

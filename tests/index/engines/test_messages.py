@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aladin_index.engines.milvus.rows import CollectionForm, batches, parts_of, row_of
+from aladin_index.engines.rows import CollectionForm, batches, parts_of, row_of
 from tests.index.engines.made_up import codec_of, entry, schema_of
 
 MOST_BYTES, MOST_ROWS = 4 * 2**20, 2000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_index.engines.milvus import connection as consistency
-from aladin_index.engines.milvus.connection import Consistency
+from aladin_index.engines import connection as consistency
+from aladin_index.engines.connection import Consistency
 from aladin_network.errors import ConfigError
 
 URL = "http://test-consistency:1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from aladin_index.ann.ann_index import EXACT_UP_TO
@@ -26,7 +26,8 @@ class IndexKind(NamedTuple):
 
     Attributes:
         name: Milvus's.
-        build: Function that returns the build parameters for a number of items.
+        build: Build parameters.
+        has_lists: Whether it divides the items into lists, whose number depends on that of items.
         width: Parameter that sets how many items a search examines, or None if it compares with
             every item.
         widths: Search widths worth trying, ascending.
@@ -34,10 +35,17 @@ class IndexKind(NamedTuple):
     """
 
     name: str
-    build: Callable[[int], dict[str, Number]]
+    build: Mapping[str, Number] = {}
+    has_lists: bool = False
     width: str | None = None
     widths: tuple[int, ...] = ()
     covers_hits: bool = False
+
+    def build_params(self, count: int) -> dict[str, Number]:
+        """Return the build parameters for a number of items."""
+        # As advised for FAISS: a multiple of the root of the item count.
+        lists = {"nlist": int(min(65_536, max(64, 4 * count**0.5)))} if self.has_lists else {}
+        return {**self.build, **lists}
 
 
 # Powers of two: each step about doubles the time of a search.
@@ -46,35 +54,31 @@ _GRAPH_WIDTHS = tuple(2**power for power in range(7, 13))
 _CARD_WIDTHS = tuple(2**power for power in range(6, 11))
 
 
-def _lists(count: int) -> dict[str, Number]:
-    """Return the number of lists advised for FAISS: a multiple of the root of the item count."""
-    return {"nlist": int(min(65_536, max(64, 4 * count**0.5)))}
-
-
-def _graph(count: int) -> dict[str, Number]:
-    del count  # a graph's links do not depend on it
-    return {"M": 32, "efConstruction": 200}
-
-
-def _nothing(count: int) -> dict[str, Number]:
-    del count
-    return {}
-
-
-def _cagra(count: int) -> dict[str, Number]:
-    del count
-    return {"intermediate_graph_degree": 64, "graph_degree": 32}
+def _with_lists(name: str) -> IndexKind:
+    return IndexKind(name, has_lists=True, width="nprobe", widths=_LISTS_SEARCHED)
 
 
 INDEX_KINDS: dict[str, IndexKind] = {
-    "flat": IndexKind("FLAT", _nothing),
-    "hnsw": IndexKind("HNSW", _graph, "ef", _GRAPH_WIDTHS, covers_hits=True),
-    "ivf_flat": IndexKind("IVF_FLAT", _lists, "nprobe", _LISTS_SEARCHED),
-    "ivf_sq8": IndexKind("IVF_SQ8", _lists, "nprobe", _LISTS_SEARCHED),
-    "gpu_brute_force": IndexKind("GPU_BRUTE_FORCE", _nothing),
-    "gpu_ivf_flat": IndexKind("GPU_IVF_FLAT", _lists, "nprobe", _LISTS_SEARCHED),
-    "gpu_ivf_pq": IndexKind("GPU_IVF_PQ", _lists, "nprobe", _LISTS_SEARCHED),
-    "gpu_cagra": IndexKind("GPU_CAGRA", _cagra, "itopk_size", _CARD_WIDTHS, covers_hits=True),
+    "flat": IndexKind("FLAT"),
+    "hnsw": IndexKind(
+        "HNSW",
+        {"M": 32, "efConstruction": 200},
+        width="ef",
+        widths=_GRAPH_WIDTHS,
+        covers_hits=True,
+    ),
+    "ivf_flat": _with_lists("IVF_FLAT"),
+    "ivf_sq8": _with_lists("IVF_SQ8"),
+    "gpu_brute_force": IndexKind("GPU_BRUTE_FORCE"),
+    "gpu_ivf_flat": _with_lists("GPU_IVF_FLAT"),
+    "gpu_ivf_pq": _with_lists("GPU_IVF_PQ"),
+    "gpu_cagra": IndexKind(
+        "GPU_CAGRA",
+        {"intermediate_graph_degree": 64, "graph_degree": 32},
+        width="itopk_size",
+        widths=_CARD_WIDTHS,
+        covers_hits=True,
+    ),
 }
 GRAPH, EXACT = "hnsw", "flat"
 
@@ -92,11 +96,7 @@ def kind_for(asked: str | None, count: int) -> str:
 
 
 def index_kind(name: str) -> IndexKind:
-    """Return the index kind with this name.
-
-    Raises:
-        ConfigError: If there is no such kind.
-    """
+    """Return the index kind with this name."""
     kind = INDEX_KINDS.get(name)
     if kind is None:
         raise ConfigError(f"index: expected one of {', '.join(INDEX_KINDS)}, got {name!r}")
@@ -104,12 +104,7 @@ def index_kind(name: str) -> IndexKind:
 
 
 def check_search_params(name: str, chosen: Mapping[str, Number]) -> None:
-    """Check that the index kind has these search parameters.
-
-    Raises:
-        ConfigError: If there is no such kind, it has no such parameter, or the value is not a
-            number.
-    """
+    """Check that the index kind has these search parameters."""
     width = index_kind(name).width
     for parameter, value in chosen.items():
         if parameter != width:

@@ -57,7 +57,7 @@ _FIRST_RECONNECT_MS, _RECONNECT_MS = 100, 500
 # that time.
 _LIMIT_IS_EARLY_S = 2.0
 
-# Options of every call of `pymilvus`: retries are left to `MilvusConnection`.
+# Options of every call of `pymilvus`: retries are left to `Connection`.
 ONCE: dict[str, Any] = {"retry_times": 0}
 
 LEVELS = ("session", "strong", "bounded", "eventually")
@@ -66,7 +66,7 @@ DEFAULT_LEVEL = "session"
 _OWN_WRITE_S = 10.0
 
 
-class MilvusConnection:
+class Connection:
     """Calls of `pymilvus.MilvusClient`; connects at the first call."""
 
     def __init__(self, url: str, token: str | None, timeout_s: float, retries: int) -> None:
@@ -77,9 +77,6 @@ class MilvusConnection:
             token: Token "user:password" or an API key, or None if the server requires none.
             timeout_s: Time limit of a call in seconds, retries included.
             retries: Maximum number of retries of a call after a temporary failure.
-
-        Raises:
-            ConfigError: If pymilvus is not installed.
         """
         try:
             self._pymilvus: Any = importlib.import_module("pymilvus")
@@ -124,11 +121,7 @@ class MilvusConnection:
         raise AssertionError("the last try returns or raises")
 
     def wait_until(self, is_done: Callable[[Any], bool], what: str, timeout_s: float) -> None:
-        """Poll until a job is done.
-
-        Raises:
-            EngineUnavailableError: If it is not done within `timeout_s`.
-        """
+        """Poll until a job is done."""
         deadline_s, wait_s = time.monotonic() + timeout_s, _FIRST_WAIT_S
         while not self.call(is_done):
             if time.monotonic() > deadline_s:
@@ -223,9 +216,6 @@ class Consistency:
         Args:
             url: Address of the server.
             level: Consistency level, or None for the default.
-
-        Raises:
-            ConfigError: If there is no such level.
         """
         level = level or DEFAULT_LEVEL
         if level not in LEVELS:
@@ -234,12 +224,7 @@ class Consistency:
         self._level = level
 
     def note_write(self, collection: str, timestamp: int) -> None:
-        """Record that a collection has just been written to.
-
-        Args:
-            collection: Name of the collection.
-            timestamp: Timestamp of the server, not earlier than the write.
-        """
+        """Record that a collection has just been written to."""
         _WRITES.note(self._url, collection, timestamp)
 
     def of_read(self, collection: str) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""Milvus as a vector database: a cluster, or its standalone server."""
