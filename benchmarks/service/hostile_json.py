@@ -36,7 +36,7 @@ _CLIENTS = 4
 _FORM = "multipart/form-data; boundary=x"
 _CALL = (
     b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
-    b'{"name":"search_photos","arguments":{"query":"a"'
+    b'{"name":"search","arguments":{"query":"a"'
 )
 _ACCEPT = "application/json, text/event-stream"
 # Data within the metadata limits, which later additions and searches then meet.

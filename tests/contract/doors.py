@@ -152,7 +152,7 @@ def by_command(index: Path, pictures: Pictures) -> Ask:
 
 
 def by_tool(client: httpx.AsyncClient) -> Ask:
-    """Ask the tools of /mcp: texts and items alone, with the options that agents have."""
+    """Ask the tool search of /mcp: texts and items alone, with the options that agents have."""
 
     async def ask(case: Case) -> Found | None:
         arguments = dict(case.body)
@@ -163,16 +163,14 @@ def by_tool(client: httpx.AsyncClient) -> Ask:
         if not _are_texts(terms) or (not terms and not {"text", "id"} & set(arguments)):
             return None
         texts = [each["text"] for each in terms]
-        tool = "similar" if "id" in arguments else f"search_{_KINDS[case.target]}"
-        if tool == "similar":
-            arguments["find"] = _KINDS[case.target]
-        else:
+        arguments["find"] = _KINDS[case.target]
+        if "id" not in arguments:
             arguments["query"] = arguments.pop("text") if "text" in arguments else texts.pop(0)
         if texts:
             arguments["and"] = texts
         if "not" in arguments:
             arguments["not"] = [each["text"] for each in arguments["not"]]
-        call = {"name": tool, "arguments": arguments}
+        call = {"name": "search", "arguments": arguments}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
         headers = {"accept": "application/json, text/event-stream"}
         answer = (await client.post("/mcp", json=message, headers=headers)).json()

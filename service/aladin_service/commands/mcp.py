@@ -21,7 +21,7 @@ from aladin_service.commands.options import (
 from aladin_service.commands.serve import ServedPhotosRootOption
 
 if TYPE_CHECKING:
-    from aladin_service.http.shared_state import ServiceState
+    from aladin_service.http.middleware import LayeredApplication
 
 
 def mcp(
@@ -69,14 +69,13 @@ def mcp(
 
 
 async def _offer_service(url: str) -> None:
-    from aladin_service.mcp.access import RemoteIndex
-    from aladin_service.mcp.server import serve_stdio
+    from aladin_service.client.clients import AsyncAladinClient
+    from aladin_service.client.connection import RetryPolicy
+    from aladin_service.mcp.tools import make_server
 
-    remote = RemoteIndex(url)
-    try:
-        await serve_stdio(remote)
-    finally:
-        await remote.close()
+    # An agent waits for the answer, and can ask again.
+    async with AsyncAladinClient(url, retries=RetryPolicy(attempts=3, total_s=30.0)) as client:
+        await make_server(client).run_stdio_async()
 
 
 def _open(
@@ -86,7 +85,7 @@ def _open(
     warm: bool,
     detector: str | None,
     photos_root: Path | None,
-) -> ServiceState:
+) -> LayeredApplication:
     from aladin_service.work.process_setup import limit_kernel_cache
 
     limit_kernel_cache()  # before the next line imports torch, which reads it then
@@ -102,12 +101,9 @@ def _open(
     )
 
 
-async def _offer_index(service: ServiceState) -> None:
-    from aladin_service.http.agents import ServedIndex
-    from aladin_service.mcp.server import serve_stdio
+async def _offer_index(app: LayeredApplication) -> None:
+    from aladin_service.http.agents import client_of
+    from aladin_service.mcp.tools import make_server
 
-    await service.workers.start()
-    try:
-        await serve_stdio(ServedIndex(service))
-    finally:
-        await service.workers.stop()
+    async with app.router.lifespan_context(app):
+        await make_server(client_of(app)).run_stdio_async()

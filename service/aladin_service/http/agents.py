@@ -1,58 +1,44 @@
-"""The index that this process serves, as the tools of agents use it, see `aladin_service.mcp`.
+"""Agents: the tools of `aladin_service.mcp` over the application of this process.
 
-The tools run what the HTTP routes run: the same jobs, limits, queues, metrics and messages of
-errors.
+The tools are a client of the application's own routes, past its access control: the request of the
+agent was let in, and pays for each request of its tools.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import asyncio
 from contextvars import ContextVar
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any
 
+import httpx
 from fastapi import Request
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
-from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
-from aladin_network.errors import AladinError
-from aladin_network.types import Target
-from aladin_service.client.calls import Photo
-from aladin_service.client.connection import ErrorDetail, error_of
+from aladin_service.client.clients import AsyncAladinClient
+from aladin_service.client.connection import RetryPolicy
 from aladin_service.http.access.rate_limits import TokenBucket
-from aladin_service.http.error_responses import failure_of, message_of
-from aladin_service.http.routes.evidence import maps_answer
-from aladin_service.http.routes.index import get_index
-from aladin_service.http.routes.listing import get_index_fields, list_items
-from aladin_service.http.routes.pictures import check_size, pair_query
-from aladin_service.http.routes.search import run_search, validated_body
-from aladin_service.http.shared_state import ServiceState
-from aladin_service.mcp.access import Query
-from aladin_service.observe.logs import CURRENT_REQUEST
-from aladin_service.search.answers import (
-    IndexFields,
-    Item,
-    ItemPage,
-    LiveIndexInfo,
-    WordMapsAnswer,
-)
-from aladin_service.work.item_jobs import MapEvidence
-from aladin_service.work.jobs import DrawEvidence, GetItem, ReadPhoto
+from aladin_service.http.error_responses import error_response
+from aladin_service.http.errors import RateLimitedError
+from aladin_service.http.middleware import LayeredApplication
 
-_LOG = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 
-class _Charge:
-    """Charges the client of a request for every operation, as if each were a request."""
+class _Agent:
+    """The request of an agent; or, without one, whoever started this process.
 
-    def __init__(self, limit: TokenBucket | None) -> None:
+    Attributes:
+        state: State of the requests of its tools.
+    """
+
+    def __init__(self, request_id: str = "", limit: TokenBucket | None = None) -> None:
+        self.state: dict[str, Any] = {"request_id": request_id, "key": None, "limit": limit}
         self._limit = limit
         self._paid = 0
 
-    def operation(self) -> None:
-        """Charge for one more operation; the first is paid with the request.
+    def pay(self) -> None:
+        """Pay for one more request of a tool; the agent's own has paid for the first.
 
         A call that costs more than the client's burst passes when the bucket is full.
 
@@ -64,120 +50,108 @@ class _Charge:
         self._paid += 1
 
 
-_CHARGE: ContextVar[_Charge | None] = ContextVar("charge", default=None)
+_AGENT: ContextVar[_Agent] = ContextVar("agent")
+
+
+def client_of(app: LayeredApplication) -> AsyncAladinClient:
+    """Return a client of an application in this process, past its access control."""
+
+    async def inside(scope: Scope, receive: Receive, send: Send) -> None:
+        agent = _AGENT.get(None) or _Agent()
+        scope["app"], scope["state"] = app, dict(agent.state)
+        try:
+            agent.pay()
+        except RateLimitedError as error:
+            await error_response(error, agent.state["request_id"])(scope, receive, send)
+        else:
+            await app.inside(scope, receive, send)
+
+    return AsyncAladinClient(
+        "http://localhost", retries=RetryPolicy(attempts=1), transport=httpx.ASGITransport(inside)
+    )
 
 
 class AgentServer:
-    """Answers the requests of agents over HTTP."""
+    """Answers the protocol's HTTP requests, each on its own: there are no sessions.
 
-    def __init__(self, service: ServiceState) -> None:
-        """Create the server without starting it; imports the protocol's SDK, which takes long.
+    So any process may answer any request. An answer is one JSON document, never a stream. The first
+    request starts the server: the SDK takes longer to import than all the rest of the service, and
+    60 MB.
+    """
+
+    def __init__(self, app: LayeredApplication, max_body_bytes: int) -> None:
+        """Import and start nothing yet.
 
         Args:
-            service: State of the application.
+            app: Application whose routes the tools request.
+            max_body_bytes: Maximum size of a request's body.
         """
-        from aladin_service.mcp.server import HttpServer
-
-        self._server = HttpServer(ServedIndex(service), service.settings.max_json_bytes)
-        self.start, self.stop = self._server.start, self._server.stop
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+        self._starting = asyncio.Lock()
+        self._stopping = asyncio.Event()
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def answer(self, request: Request, body: bytes) -> list[Message]:
         """Answer one request; cancelling the call cancels the tool.
 
         Args:
-            request: The request, whose client is charged for every operation.
+            request: The request, whose client pays for the requests of the tools.
             body: Its whole body.
 
         Returns:
             The ASGI messages of the answer.
         """
-        before = _CHARGE.set(_Charge(request.state.limit))
+        async with self._starting:
+            if self._manager is None:
+                manager = await asyncio.to_thread(self._make_manager)
+                started = asyncio.Event()
+                # In a task of its own, which is the one that has to end what it begins.
+                self._running = asyncio.create_task(self._run(manager, started))
+                await started.wait()
+                self._manager = manager
+        messages: list[Message] = []
+        received: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if received:
+                return received.pop()
+            return await asyncio.Future()  # the caller watches for the client's disconnection
+
+        async def send(message: Message) -> None:
+            messages.append(message)
+
+        before = _AGENT.set(_Agent(request.state.request_id, request.state.limit))
         try:
-            return await self._server.answer(request.scope, body)
+            await self._manager.handle_request(request.scope, receive, send)
         finally:
-            _CHARGE.reset(before)
+            _AGENT.reset(before)
+        return messages
 
+    async def stop(self) -> None:
+        """Cancel the requests that are being answered."""
+        self._stopping.set()
+        if self._running is not None:
+            await self._running
 
-class ServedIndex:
-    """Access to the index of a service; raises `ServiceError` as a client of it would."""
+    def _make_manager(self) -> StreamableHTTPSessionManager:
+        from mcp.server.transport_security import TransportSecuritySettings
 
-    def __init__(self, service: ServiceState) -> None:
-        """Use the workers, limits and metrics of a service."""
-        self._service = service
+        from aladin_service.mcp.tools import make_server
 
-    async def search(self, query: Query, target: Target, options: SearchOptions) -> SearchAnswer:
-        """Search one collection."""
-        async with _operation():
-            body = validated_body(query.search(target, options).plain_fields())
-            answered = await run_search(self._service, body.query(), target, body.options())
-            return SEARCH_ANSWER.validate_json(answered.body)
+        server = make_server(client_of(self._app))
+        # Only for its manager: the route is the application's.
+        server.streamable_http_app(
+            json_response=True,
+            stateless_http=True,
+            max_request_body_size=self._max_body_bytes,
+            # The service itself checks hosts and origins, with its own settings.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        return server.session_manager
 
-    async def compare(self, photo_id: str, query: Query) -> WordMapsAnswer:
-        """Compare the words of a text with the regions of a photo."""
-        async with _operation():
-            job = MapEvidence(pair_query(query.text, query.item_id), photo_id)
-            return maps_answer(await self._service.workers.call(job))
-
-    async def draw(self, photo_id: str, query: Query) -> bytes:
-        """Draw the evidence for a text and a photo; returns a PNG file."""
-        async with _operation():
-            job = DrawEvidence(pair_query(query.text, query.item_id), photo_id)
-            drawn = await self._service.workers.call(job)
-            assert drawn.png is not None  # no version is known
-            return drawn.png
-
-    async def photo(self, photo_id: str, size_px: int) -> Photo:
-        """Return a photo as a JPEG whose longest side has at most this many pixels."""
-        async with _operation():
-            check_size(self._service, size_px)
-            read = await self._service.workers.call(ReadPhoto(photo_id, size_px))
-            assert read.photo is not None  # no version is known
-            return Photo(read.photo.data, read.photo.media_type)
-
-    async def item(self, target: Target, item_id: str) -> Item:
-        """Look an item up."""
-        async with _operation():
-            return Item.model_validate(await self._service.workers.call(GetItem(target, item_id)))
-
-    async def newest(self, target: Target, count: int) -> ItemPage:
-        """Return the items that were added last."""
-        async with _operation():
-            return await list_items(target, self._service, limit=count)
-
-    async def index(self) -> LiveIndexInfo:
-        """Describe the live generation."""
-        async with _operation():
-            return await get_index(self._service)
-
-    async def fields(self) -> IndexFields:
-        """Describe the metadata fields."""
-        async with _operation():
-            return await get_index_fields(self._service)
-
-
-@asynccontextmanager
-async def _operation() -> AsyncGenerator[None]:
-    """Charge for an operation, and raise its error as a client would.
-
-    Raises:
-        ServiceError: If the operation fails.
-    """
-    charge = _CHARGE.get()
-    try:
-        if charge is not None:
-            charge.operation()
-        yield
-    except AladinError as error:
-        _raise_as_answered(error)
-    except Exception as error:
-        _LOG.exception("operation failed")
-        _raise_as_answered(error)
-
-
-def _raise_as_answered(error: Exception) -> NoReturn:
-    failure, record = failure_of(error), CURRENT_REQUEST.get()
-    request_id = None
-    if record is not None:
-        request_id, record.error_code = record.request_id, failure.code
-    detail = ErrorDetail(code=failure.code, message=message_of(error), request_id=request_id)
-    raise error_of(failure.status, detail) from None
+    async def _run(self, manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
+        async with manager.run():
+            started.set()
+            await self._stopping.wait()

@@ -7,14 +7,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import Message
 
 from aladin_service.http.access.control import AccessControl
 from aladin_service.http.access.policy import AccessPolicy, make_policy
+from aladin_service.http.agents import AgentServer
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import (
     BodyLimit,
@@ -45,9 +44,6 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import Tracing
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
-
-if TYPE_CHECKING:
-    from aladin_service.http.agents import AgentServer
 
 # Memory for the bodies of all unanswered requests; what they become takes a multiple of it.
 _MAX_BODIES_BYTES = 256 * 2**20
@@ -86,7 +82,7 @@ def create_app(
     metrics: Metrics,
     tracing: Tracing | None = None,
     policy: AccessPolicy | None = None,
-) -> FastAPI:
+) -> LayeredApplication:
     """Build the service of one index.
 
     Args:
@@ -106,13 +102,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        service = ServiceState(workers, settings, metrics, policy)
-        app.state.service = service
+        app.state.service = ServiceState(workers, settings, metrics, policy)
         await workers.start()
         try:
-            async with _agents_answered(app, service):
-                yield
+            yield
         finally:
+            if agents is not None:
+                await agents.stop()
             await workers.stop()
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
@@ -136,6 +132,11 @@ def create_app(
         max_bytes_in_all=_MAX_BODIES_BYTES,
         timeout_s=settings.body_timeout_s,
     )
+    app.inside = limited
+    agents = None
+    if settings.mcp and find_spec("mcp") is not None:
+        agents = AgentServer(app, settings.max_json_bytes)
+    app.state.agents = agents
     controlled = AccessControl(limited, policy)
     # Around all others: an oversized body, for example, is rejected with a request id.
     app.layers = RequestContext(controlled, metrics, tracing)
@@ -154,56 +155,3 @@ def create_app(
     complete_document(app)
     describe_access(app, policy)
     return app
-
-
-@asynccontextmanager
-async def _agents_answered(app: FastAPI, service: ServiceState) -> AsyncGenerator[None]:
-    """Answer requests of agents, if the settings allow it and the extra is installed.
-
-    Args:
-        app: Application of the route.
-        service: State of the application.
-    """
-    app.state.answer_agent = None
-    if not service.settings.mcp or find_spec("mcp") is None:
-        yield
-        return
-    agents = _Agents(service)
-    app.state.answer_agent = agents.answer
-    try:
-        yield
-    finally:
-        app.state.answer_agent = None
-        await agents.stop()
-
-
-class _Agents:
-    """The server of agents, which the first of their requests starts.
-
-    The protocol's SDK takes longer to import than all the rest of the service, and 60 MB.
-    """
-
-    def __init__(self, service: ServiceState) -> None:
-        self._service = service
-        self._server: AgentServer | None = None
-        self._starting = asyncio.Lock()
-
-    async def answer(self, request: Request, body: bytes) -> list[Message]:
-        """Answer one request; see `AgentServer`."""
-        async with self._starting:
-            if self._server is None:
-                server = await asyncio.to_thread(_make_server, self._service)
-                await server.start()
-                self._server = server
-        return await self._server.answer(request, body)
-
-    async def stop(self) -> None:
-        """Cancel the requests that are being answered."""
-        if self._server is not None:
-            await self._server.stop()
-
-
-def _make_server(service: ServiceState) -> AgentServer:
-    from aladin_service.http.agents import AgentServer
-
-    return AgentServer(service)

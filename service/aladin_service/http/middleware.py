@@ -62,9 +62,11 @@ class LayeredApplication(FastAPI):
 
     Attributes:
         layers: Outermost layer of the service; the innermost one calls `framework`.
+        inside: The layer that access control passes requests to.
     """
 
     layers: ASGIApp
+    inside: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, or the start and the end of the service."""

@@ -29,6 +29,7 @@ from aladin_service.http.connections import (
     bounded_protocol,
     trusted_proxies,
 )
+from aladin_service.http.middleware import LayeredApplication
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import open_tracing
@@ -224,13 +225,13 @@ def open_alone(
     warm: bool = False,
     detector: str | None = None,
     photos_root: Path | None = None,
-) -> ServiceState:
+) -> LayeredApplication:
     """Open one index for a single client of this process, without HTTP.
 
     Arguments and errors are those of `serve_index`.
 
     Returns:
-        The state of a service whose workers are threads, which are not started yet.
+        An application whose workers are threads; its lifespan starts them.
     """
     settings = _settings(1, detector=detector, photos_root=photos_root)
     metrics = Metrics()
@@ -242,7 +243,7 @@ def open_alone(
     with ExitStack() as unserved:
         workers = _make_workers(plan, metrics, unserved, wait=False)
         unserved.pop_all()
-    return ServiceState(workers, settings, metrics, closed_policy())
+    return create_app(workers, settings, metrics, policy=closed_policy())
 
 
 def _settings(worker_count: int | None, **given: Any) -> ServiceSettings:

@@ -1,269 +1,300 @@
-"""The tools: what a model reads about them, and what they do.
+"""Three tools of agents over an index: search it, show a photo, describe it.
 
-Nothing here depends on the protocol: a tool takes its arguments and an index, and returns a
-structured result and pictures.
+The tools are a client of the HTTP API, so that they answer, refuse and count as it does. The
+protocol's SDK is installed by the extra ``aladin-search[mcp]``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+import json
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
 
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
+from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent, ToolAnnotations
 from PIL import Image
-from pydantic import BaseModel
 
-from aladin_index.search.options import SearchOptions
-from aladin_network.types import Target
-from aladin_service.client_errors import NotFoundError
-from aladin_service.mcp.access import IndexAccess, Query
+from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
+from aladin_service.client.calls import Photo
+from aladin_service.client.clients import AsyncAladinClient
+from aladin_service.client_errors import ClientError, NotFoundError, RefusedInputError
 from aladin_service.mcp.arguments import (
-    DEFAULT_PHOTO_PX,
-    MAX_PHOTO_PX,
+    MAX_OFFSET,
     MAX_THUMBNAILS,
-    THUMBNAIL_PX,
-    ExplainArguments,
-    ItemKind,
-    NoArguments,
-    PhotoArguments,
-    SearchPhotosArguments,
-    SearchTextsArguments,
-    SimilarArguments,
+    Arguments,
+    DescribeArguments,
+    SearchArguments,
+    ShowArguments,
 )
-from aladin_service.mcp.index_info import IndexInfo, describe_index, has_evidence
-from aladin_service.mcp.results import (
-    Explanation,
-    SearchResult,
-    ShownPhoto,
-    explanation,
-    search_result,
-    shown_photo,
-)
-from aladin_service.search.answers import LiveIndexInfo
+from aladin_service.search.answers import FieldValue, IndexField
 
-A = TypeVar("A", bound=BaseModel)
-
-_JPEG_QUALITY = 88
+TOOL_NAMES = ("describe", "search", "show")
 
 INSTRUCTIONS = (
-    "A searchable collection of photos, found by what they show. Start with index_info to learn"
-    " what is in it and which metadata can be filtered. Find photos with search_photos (describe"
-    " the picture in plain words), look at one with get_photo, and check a claim about what a photo"
-    " shows with explain. Always refer to photos by their `id`. If an answer has no_match, or the"
-    " pictures do not show what was asked for, say that nothing matches."
+    "A searchable collection of photos, found by what they show. Start with describe to learn what"
+    " is in it and which metadata can be filtered. Find photos with search (describe the picture in"
+    " plain words), and look at one with show. Always refer to photos by their `id`. If an answer"
+    " has no_match, or the pictures do not show what was asked for, say that nothing matches."
+)
+# All tools only read, and only this index.
+_READS = ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 
+THUMBNAIL_PX = 192
+_JPEG_QUALITY = 88
+_DECIMALS = 6
+_MAX_TEXT_CHARS = 1000
+_MAX_METADATA_CHARS = 1500
+_MAX_FIELDS = 30
+_MAX_VALUES = 12
+_MAX_VALUE_CHARS = 80
 
-class Picture(NamedTuple):
-    """A picture of an answer.
-
-    Attributes:
-        data: Picture file.
-        media_type: Its media type.
-        label: What it shows, or None if the answer has only one.
-    """
-
-    data: bytes
-    media_type: str
-    label: str | None = None
-
-
-class ToolAnswer(NamedTuple):
-    """The answer of a tool.
-
-    Attributes:
-        result: Structured result.
-        pictures: Pictures, in the order in which they are shown.
-    """
-
-    result: BaseModel
-    pictures: Sequence[Picture] = ()
+# Fields of an answer and of its hits that a model can use.
+_ANSWER_FIELDS = (
+    "no_match",
+    "parts",
+    "degraded",
+    "unknown_fields",
+    "suggestion",
+)
+_HIT_FIELDS = ("id", "rank", "probability", "text", "uri", "metadata", "found")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tool(Generic[A]):
-    """A tool.
-
-    Attributes:
-        name: Name by which it is called.
-        title: Name for people.
-        description: What a model reads to decide whether and how to call it.
-        arguments: Model of its arguments.
-        result: Model of its structured result.
-        run: Runs it; raises `ServiceError` or `ServiceUnreachableError`.
-        is_offered: Tells whether it is of use for an index.
-    """
-
-    name: str
-    title: str
-    description: str
-    arguments: type[A]
-    result: type[BaseModel]
-    run: Callable[[IndexAccess, A], Awaitable[ToolAnswer]]
-    is_offered: Callable[[LiveIndexInfo], bool]
+async def _search(client: AsyncAladinClient, arguments: SearchArguments) -> CallToolResult:
+    answer = await client.search(arguments.search())
+    result = _short_answer(answer, arguments)
+    if not arguments.thumbnails or arguments.find == "texts":
+        return _result(result)
+    shown = [hit.id for hit in answer.hits[:MAX_THUMBNAILS]]
+    photos = await asyncio.gather(*(_thumbnail(client, photo_id) for photo_id in shown))
+    pictures: list[ContentBlock] = []
+    for photo_id, photo in zip(shown, photos, strict=True):
+        if photo is not None:
+            label = TextContent(type="text", text=f"photo {photo_id!r}:")
+            pictures += [label, _picture(photo.data, photo.media_type)]
+    return _result(result, *pictures)
 
 
-async def _search_photos(access: IndexAccess, arguments: SearchPhotosArguments) -> ToolAnswer:
-    query = Query(text=arguments.query, **arguments.parts())
-    return await _search(
-        access, query, "photos", arguments.options(), thumbnails=arguments.include_thumbnails
-    )
-
-
-async def _search_texts(access: IndexAccess, arguments: SearchTextsArguments) -> ToolAnswer:
-    query = Query(text=arguments.query, **arguments.parts())
-    return await _search(access, query, "texts", arguments.options())
-
-
-async def _similar(access: IndexAccess, arguments: SimilarArguments) -> ToolAnswer:
-    query = Query(item_id=arguments.id, box=arguments.box, **arguments.parts())
-    return await _search(
-        access,
-        query,
-        arguments.find,
-        arguments.options(),
-        thumbnails=arguments.include_thumbnails,
-    )
-
-
-async def _search(
-    access: IndexAccess,
-    query: Query,
-    found: ItemKind,
-    options: SearchOptions,
-    *,
-    thumbnails: bool = False,
-) -> ToolAnswer:
-    target: Target = "images" if found == "photos" else "texts"
-    result = search_result(await access.search(query, target, options), found, options)
-    if not thumbnails or found == "texts":
-        return ToolAnswer(result)
-    shown = result.hits[:MAX_THUMBNAILS]
-    pictures = await asyncio.gather(*(_thumbnail(access, hit.id) for hit in shown))
-    missing = [hit.id for hit, picture in zip(shown, pictures, strict=True) if picture is None]
-    if missing:
-        result.notes.append(f"photos without a file: {', '.join(map(repr, missing))}")
-    return ToolAnswer(result, [picture for picture in pictures if picture is not None])
-
-
-async def _thumbnail(access: IndexAccess, photo_id: str) -> Picture | None:
+async def _thumbnail(client: AsyncAladinClient, photo_id: str) -> Photo | None:
     """Return a small picture of a photo, or None if its file does not exist any more."""
     try:
-        photo = await access.photo(photo_id, THUMBNAIL_PX)
+        return await client.photo(photo_id, THUMBNAIL_PX)
     except NotFoundError:
         return None
-    return Picture(photo.data, photo.media_type, label=f"photo {photo_id!r}:")
 
 
-async def _explain(access: IndexAccess, arguments: ExplainArguments) -> ToolAnswer:
-    query = Query(text=arguments.query, item_id=arguments.text_id)
-    maps = await access.compare(arguments.photo_id, query)
-    result = explanation(arguments.photo_id, maps)
-    if not arguments.include_image:
-        return ToolAnswer(result)
-    png = await access.draw(arguments.photo_id, query)
-    return ToolAnswer(result, [Picture(await asyncio.to_thread(_as_jpeg, png), "image/jpeg")])
+async def _show(client: AsyncAladinClient, arguments: ShowArguments) -> CallToolResult:
+    item = await client.item("images", arguments.id)
+    result = {name: value for name, value in item.model_dump(mode="json").items() if value}
+    if not arguments.query:
+        photo = await client.photo(arguments.id, arguments.size_px)
+        return _result(result, _picture(photo.data, photo.media_type))
+    maps = await client.explain(arguments.id, arguments.query)
+    result["words"] = [
+        {
+            "word": word.text,
+            "score": round(word.score, _DECIMALS),
+            "share": round(word.share, 4),
+            "box": maps.regions[word.region].box,
+        }
+        for word in maps.words
+    ]
+    png = await client.explain_png(arguments.id, arguments.query)
+    jpeg = await asyncio.to_thread(_as_jpeg, png, arguments.size_px)
+    return _result(result, _picture(jpeg, "image/jpeg"))
 
 
-def _as_jpeg(png: bytes) -> bytes:
+def _as_jpeg(png: bytes, size_px: int) -> bytes:
     """Return a drawing as a JPEG, which takes a fraction of the bytes of a photo's PNG."""
     target = io.BytesIO()
     with Image.open(io.BytesIO(png)) as drawing:
         picture = drawing.convert("RGB")
-    picture.thumbnail((MAX_PHOTO_PX, MAX_PHOTO_PX))
+    picture.thumbnail((size_px, size_px))
     picture.save(target, "JPEG", quality=_JPEG_QUALITY)
     return target.getvalue()
 
 
-async def _get_photo(access: IndexAccess, arguments: PhotoArguments) -> ToolAnswer:
-    item = await access.item("images", arguments.id)
-    photo = await access.photo(arguments.id, arguments.size_px)
-    result = shown_photo(item, photo.media_type)
-    return ToolAnswer(result, [Picture(photo.data, photo.media_type)])
-
-
-async def _index_info(access: IndexAccess, arguments: NoArguments) -> ToolAnswer:
+async def _describe(client: AsyncAladinClient, arguments: DescribeArguments) -> CallToolResult:
     del arguments
-    return ToolAnswer(await describe_index(access))
+    info = await client.index()
+    fields: dict[str, list[IndexField]] = {}
+    try:
+        found = await client.index_fields()
+        fields = {"photos": found.images or [], "texts": found.texts or []}
+    except RefusedInputError as error:
+        if error.code != "not_listable":  # an index in a vector database lists none
+            raise
+    calibration = info.calibration
+    result: dict[str, Any] = {
+        "generation": info.generation,
+        "probabilities": calibration is not None and not calibration.other_photos,
+    }
+    for name, collection in (("photos", info.images), ("texts", info.texts)):
+        if collection is not None:
+            listed = fields.get(name, [])
+            result[name] = {
+                "count": collection.count,
+                "filter_fields": [_filter_field(field) for field in listed[:_MAX_FIELDS]],
+                "further_fields": [field.name for field in listed[_MAX_FIELDS:]],
+            }
+    return _result(result)
 
 
-TOOLS: tuple[Tool[Any], ...] = (
-    Tool(
-        name="index_info",
-        title="Describe the photo index",
-        description="What the index contains: the number of photos and texts, examples, the"
-        " metadata fields for `filter` with values and an example of each, and whether hits have"
-        " probabilities and what they mean. Call it once before the first search.",
-        arguments=NoArguments,
-        result=IndexInfo,
-        run=_index_info,
-        is_offered=lambda _: True,
-    ),
-    Tool(
-        name="search_photos",
-        title="Search photos by words",
-        description="Finds photos by what they show. Write the query like a short caption;"
-        " relations between things count ('a dog left of a bicycle'). What photos must not show"
-        " goes into `not`; names written with the photos need `lexical`. It always returns the"
-        " nearest photos, matching or not: look at `probability`, `no_match` and the photos before"
-        " you claim that one matches. `score` orders the hits and is no probability. The stored"
-        " `text` is somebody's caption, and may tell less than the photo. Go on from hits with"
-        " `like`, or similar. Pages: repeat with `next_offset`.",
-        arguments=SearchPhotosArguments,
-        result=SearchResult,
-        run=_search_photos,
-        is_offered=lambda info: info.images is not None,
-    ),
-    Tool(
-        name="search_texts",
-        title="Search texts by words",
-        description="Finds texts of the index (captions or other short texts, which are items of"
-        " their own) whose meaning is nearest to the query. To find texts that describe a photo,"
-        " use similar with the photo's id and find='texts'. To find photos, use search_photos.",
-        arguments=SearchTextsArguments,
-        result=SearchResult,
-        run=_search_texts,
-        is_offered=lambda info: info.texts is not None,
-    ),
-    Tool(
-        name="similar",
-        title="Find what fits an item",
-        description="Finds photos that look like a photo, photos that fit a text, or texts that"
-        " describe a photo, by the id of an item of the index; the item itself is not among the"
-        " hits. Use it to go on from a hit of another search; `and` and `not` change what is"
-        " wanted ('like this photo, but with snow'), and `box` asks for a part of a photo, such as"
-        " one thing in it.",
-        arguments=SimilarArguments,
-        result=SearchResult,
-        run=_similar,
-        is_offered=lambda _: True,
-    ),
-    Tool(
-        name="explain",
-        title="Explain why a photo fits a text",
-        description="Shows where in a photo each word of a text fits best: the photo with a box for"
-        " the region of each word, and the same as data. Use it to point at things, and to see"
-        " which words brought a photo up. The numbers are hints: words such as 'a' and 'of' count"
-        " little, and a small share does not prove that something is absent; look at the photo."
-        " Boxes are cells of a grid or detected regions, not outlines. It needs the id of a photo,"
-        " and the words or the id of a text.",
-        arguments=ExplainArguments,
-        result=Explanation,
-        run=_explain,
-        is_offered=has_evidence,
-    ),
-    Tool(
-        name="get_photo",
-        title="Look at a photo",
-        description="Returns a photo as an image, upright, with its caption and all its metadata."
-        f" size_px is the longest side: {DEFAULT_PHOTO_PX} shows what there is, up to"
-        f" {MAX_PHOTO_PX} shows details. To compare many, search with include_thumbnails instead.",
-        arguments=PhotoArguments,
-        result=ShownPhoto,
-        run=_get_photo,
-        is_offered=lambda info: info.images is not None,
-    ),
-)
-BY_NAME = {tool.name: tool for tool in TOOLS}
+def _filter_field(field: IndexField) -> dict[str, Any]:
+    """Describe a metadata field: its kind, its range, and the most frequent values if few."""
+    values = [_short_value(each.value) for each in (field.values or [])[:_MAX_VALUES]]
+    least, greatest = _short_value(field.least), _short_value(field.greatest)
+    return {
+        "name": field.name,
+        "kind": field.kind,
+        **({"values": values} if values else {"least": least, "greatest": greatest}),
+    }
+
+
+def _short_value(value: FieldValue) -> FieldValue:
+    return _cut(value, _MAX_VALUE_CHARS) if isinstance(value, str) else value
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _short_answer(answer: SearchAnswer, arguments: SearchArguments) -> dict[str, Any]:
+    """Reduce an answer to what fits into the context of a model.
+
+    Fields without a value are left out.
+    """
+    plain = SEARCH_ANSWER.dump_python(answer, mode="json")
+    following = arguments.offset + arguments.k
+    # A least probability leaves out hits of a page that need not be the last one.
+    more = len(answer.hits) == arguments.k or (
+        arguments.min_probability is not None and answer.hits
+    )
+    result = {"found": arguments.find} | _given(plain, _ANSWER_FIELDS)
+    if more and following <= MAX_OFFSET:
+        result["next_offset"] = following
+    result["hits"] = [_short_hit(hit) for hit in plain["hits"]]
+    return result
+
+
+def _short_hit(hit: dict[str, Any]) -> dict[str, Any]:
+    result = _given(hit, _HIT_FIELDS) | {"score": round(hit["score"], _DECIMALS)}
+    if hit["uri"] == hit["id"]:  # of a photo without one of its own
+        del result["uri"]
+    if hit["text"]:
+        result["text"] = _cut(hit["text"], _MAX_TEXT_CHARS)
+    kept = _short_metadata(hit["metadata"])
+    if len(kept) < len(hit["metadata"]):
+        result["metadata"] = kept
+        result["omitted_metadata"] = [name for name in hit["metadata"] if name not in kept]
+    if hit.get("parts"):
+        result["parts"] = [round(part["score"], _DECIMALS) for part in hit["parts"]]
+    found_in = {each["field"]: each["words"] for each in hit["stages"].get("lexical") or []}
+    return result | ({"found_in": found_in} if found_in else {})
+
+
+def _given(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name in names if (value := values.get(name)) not in (None, "", [], {})}
+
+
+def _short_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Keep the fields that fit, the shortest first."""
+    lengths = {name: len(json.dumps(value)) + len(name) for name, value in metadata.items()}
+    kept: set[str] = set()
+    room = _MAX_METADATA_CHARS
+    for name in sorted(lengths, key=lengths.__getitem__):
+        room -= lengths[name]
+        if room < 0:
+            break
+        kept.add(name)
+    return {name: value for name, value in metadata.items() if name in kept}
+
+
+def _result(structured: dict[str, Any], *pictures: ContentBlock) -> CallToolResult:
+    # Clients that do not read structured results show the text to the model.
+    text = json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
+    content: list[ContentBlock] = [TextContent(type="text", text=text), *pictures]
+    return CallToolResult(content=content, structured_content=structured)
+
+
+def _picture(data: bytes, media_type: str) -> ImageContent:
+    text = base64.b64encode(data).decode()
+    return ImageContent(type="image", data=text, mime_type=media_type)
+
+
+def make_server(client: AsyncAladinClient) -> MCPServer[Any]:
+    """Make the server of the tools.
+
+    Args:
+        client: Client of the service, or of the application in this process.
+    """
+
+    def tool(
+        title: str,
+        description: str,
+        model: type[Arguments],
+        run: Callable[[AsyncAladinClient, Any], Awaitable[CallToolResult]],
+    ) -> Tool:
+        async def answer(arguments: Any) -> CallToolResult:
+            try:
+                return await run(client, arguments)
+            except ClientError as error:  # the model may correct itself
+                raise ToolError(str(error)) from None
+
+        return Tool(
+            fn=answer,
+            name=run.__name__.removeprefix("_"),
+            title=title,
+            description=description,
+            parameters=model.model_json_schema(by_alias=True),
+            fn_metadata=FuncMetadata(arg_model=model),
+            is_async=True,
+            context_kwarg=None,
+            annotations=_READS,
+        )
+
+    return MCPServer(
+        "aladin-search",
+        title="ALADIN photo search",
+        version=version("aladin-search"),
+        instructions=INSTRUCTIONS,
+        subscriptions=False,
+        tools=[
+            tool(
+                "Describe the photo index",
+                "What the index contains: the number of photos and texts, the metadata fields for"
+                " `filter` with their values, and whether hits have probabilities. Call it once"
+                " before the first search.",
+                DescribeArguments,
+                _describe,
+            ),
+            tool(
+                "Search photos or texts",
+                "Finds photos by what they show: by a query like a short caption, or by the id of a"
+                " photo or a text that they fit. Relations between things count ('a dog left of a"
+                " bicycle'). What photos must not show goes into `not`; names written with the"
+                " photos need `lexical`. It always returns the nearest photos, matching or not:"
+                " look at `probability`, `no_match` and the photos before you claim that one"
+                " matches. `score` orders the hits and is no probability. The stored `text` is"
+                " somebody's caption. Go on from hits with `like` or `id`.",
+                SearchArguments,
+                _search,
+            ),
+            tool(
+                "Show a photo",
+                "Returns a photo as an image, upright, with its caption and all its metadata; with"
+                " `query`, also where in it each word fits best. To compare many photos, search"
+                " with thumbnails instead.",
+                ShowArguments,
+                _show,
+            ),
+        ],
+    )

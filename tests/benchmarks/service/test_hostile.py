@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from aladin_service.mcp.tools import BY_NAME
+from aladin_service.mcp.tools import TOOL_NAMES
 from benchmarks.service import hostile_requests as hostile_connections
 from benchmarks.service.hostile_json import MAX_ANSWER_BYTES, JsonAttack, json_attacks, send_attack
 from benchmarks.service.hostile_requests import Answers, send_images, send_paths
@@ -112,7 +112,7 @@ def test_bodies_for_agents_are_calls_of_a_tool() -> None:
     assert len(calls) == 5
     for attack in calls:
         message = json.loads(attack.body(10_000))
-        assert message["params"]["name"] in BY_NAME
+        assert message["params"]["name"] in TOOL_NAMES
         assert message["params"]["arguments"]["query"] == "a"
 
 

@@ -34,6 +34,6 @@ def test_the_service_does_without_the_package() -> None:
 import sys
 sys.modules["mcp"] = None  # as if it were not installed
 import aladin_service.http.app, aladin_service.http.agents, aladin_service.commands.mcp
-assert "aladin_service.mcp.server" not in sys.modules
+assert "aladin_service.mcp.tools" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True)

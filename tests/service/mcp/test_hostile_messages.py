@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from aladin_service.mcp.tools import BY_NAME
+from aladin_service.mcp.tools import TOOL_NAMES
 
 pytest.importorskip("mcp")
 pytestmark = pytest.mark.clients
@@ -36,22 +36,21 @@ values = st.recursive(
     ),
     max_leaves=12,
 )
-fields = ["query", "k", "offset", "filter", "sort", "min_probability", "id", "find", "photo_id"]
-fields += ["and", "not", "like", "lexical"]
-fields += ["box", "text_id", "include_image", "include_thumbnails", "size_px", "unknown"]
+fields = ["query", "id", "find", "k", "offset", "filter", "sort", "min_probability"]
+fields += ["and", "not", "like", "lexical", "box", "thumbnails", "size_px", "unknown"]
 calls = st.fixed_dictionaries(
     {
-        "name": st.sampled_from([*BY_NAME, "no_such_tool"]) | scalars,
+        "name": st.sampled_from([*TOOL_NAMES, "no_such_tool"]) | scalars,
         "arguments": st.dictionaries(st.sampled_from(fields), values, max_size=5) | values,
     }
 )
 # Words and a photo are there, so that what is wrong is deeper.
 likely = st.fixed_dictionaries(
     {
-        "name": st.sampled_from(list(BY_NAME)),
+        "name": st.sampled_from(TOOL_NAMES),
         "arguments": st.fixed_dictionaries(
             {}, optional={name: values for name in fields if name != "unknown"}
-        ).map(lambda given: {"query": "a red dog", "id": "plain", "photo_id": "plain"} | given),
+        ).map(lambda given: {"query": "a red dog"} | given),
     }
 )
 messages = st.fixed_dictionaries(
@@ -63,7 +62,7 @@ messages = st.fixed_dictionaries(
 )
 sound = st.fixed_dictionaries(
     {
-        "name": st.sampled_from(["search_photos", "search_texts"]),
+        "name": st.just("search"),
         "arguments": st.fixed_dictionaries(
             {"query": st.text(min_size=1, max_size=30) | st.just("a red dog")},
             optional={
@@ -71,6 +70,7 @@ sound = st.fixed_dictionaries(
                 "offset": st.integers(0, 9),
                 "not": st.lists(st.just("a car"), max_size=9),
                 "like": st.lists(st.sampled_from(["plain", "nobody"]), max_size=3),
+                "find": st.sampled_from(["photos", "texts"]),
                 "lexical": st.floats(0, 1),
             },
         ),
@@ -123,14 +123,14 @@ def test_no_message_is_too_much(agent: Any) -> None:
     # All three kinds of answers were seen, so the messages were not all alike.
     assert min(answered.values()) > 5, answered
     works = {"jsonrpc": "2.0", "id": 7, "method": "tools/call"}
-    works["params"] = {"name": "search_photos", "arguments": {"query": "a red dog", "k": 2}}
+    works["params"] = {"name": "search", "arguments": {"query": "a red dog", "k": 2}}
     found = agent(json.dumps(works)).json()["result"]
     assert len(found["structuredContent"]["hits"]) == 2
 
 
 def called(**arguments: Any) -> bytes:
     """The body of a call of a tool."""
-    params = {"name": "search_photos", "arguments": {"query": "a red dog"} | arguments}
+    params = {"name": "search", "arguments": {"query": "a red dog"} | arguments}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     return json.dumps(message).encode()
 
@@ -167,14 +167,15 @@ def test_many_values_are_refused_before_they_are_parsed(agent: Any, name: str) -
 def test_many_faults_of_a_call_are_counted(agent: Any) -> None:
     answer = agent(called(**{f"{number}": 0 for number in range(4000)}))
     (block,) = answer.json()["result"]["content"]
-    assert block["text"] == "4000 fields are invalid"
+    assert "4000 fields are invalid" in block["text"]
+    assert len(block["text"]) < 200
 
 
 @pytest.mark.parametrize("k", [0, 51, 1_000_000, "many", None, [3]])
 def test_an_agent_that_asks_for_a_million_hits_is_told_the_limit(agent: Any, k: Any) -> None:
-    call = {"name": "search_photos", "arguments": {"query": "a red dog", "k": k}}
+    call = {"name": "search", "arguments": {"query": "a red dog", "k": k}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
     result = agent(json.dumps(message)).json()["result"]
     assert result["isError"] is True
     (block,) = result["content"]
-    assert block["text"].startswith("k: ")
+    assert "k: " in block["text"]

@@ -17,12 +17,14 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import Request
 from PIL import Image
 
-from aladin_service.http.agents import ServedIndex
+from aladin_service.http.agents import AgentServer
 from aladin_service.http.app import create_app
+from aladin_service.http.middleware import LayeredApplication
 from aladin_service.keys_file import add_key
-from aladin_service.mcp.tools import BY_NAME
+from aladin_service.mcp.tools import TOOL_NAMES
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
@@ -83,21 +85,19 @@ def pictures(result: Any) -> list[Image.Image]:
 async def test_an_agent_finds_looks_and_checks(connect: Connect, url: str) -> None:
     async with connect() as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == set(BY_NAME)
+        assert set(tools) == set(TOOL_NAMES)
         for tool in tools.values():
             assert tool.annotations.read_only_hint
             assert not tool.annotations.open_world_hint
-            assert tool.output_schema["type"] == "object"
-        assert tools["search_photos"].input_schema["required"] == ["query"]
-        assert tools["search_photos"].input_schema["properties"]["k"]["maximum"] == 50
+        assert tools["search"].input_schema["properties"]["k"]["maximum"] == 50
 
-        info = (await client.call_tool("index_info", {})).structured_content
+        info = (await client.call_tool("describe", {})).structured_content
         assert (info["photos"]["count"], info["texts"]["count"]) == (6, 12)
 
         body = {"text": "a red dog runs", "k": 3}
         expected = httpx.post(f"{url}/v1/search/images", json=body).json()["hits"]
-        arguments = {"query": "a red dog runs", "k": 3, "include_thumbnails": True}
-        found = await client.call_tool("search_photos", arguments)
+        arguments = {"query": "a red dog runs", "k": 3, "thumbnails": True}
+        found = await client.call_tool("search", arguments)
         assert not found.is_error
         hits = found.structured_content["hits"]
         assert [hit["id"] for hit in hits] == [hit["id"] for hit in expected]
@@ -108,34 +108,33 @@ async def test_an_agent_finds_looks_and_checks(connect: Connect, url: str) -> No
         assert found.structured_content["next_offset"] == 3
 
         best = hits[0]["id"]
-        explained = await client.call_tool("explain", {"photo_id": best, "query": "a red dog runs"})
+        explained = await client.call_tool("show", {"id": best, "query": "a red dog runs"})
         words = explained.structured_content["words"]
         assert [word["word"] for word in words] == ["a", "red", "dog", "runs"]
         assert len(pictures(explained)) == 1
 
-        shown = await client.call_tool("get_photo", {"id": best})
+        shown = await client.call_tool("show", {"id": best})
         assert shown.structured_content["id"] == best
         assert len(pictures(shown)) == 1
-        similar = await client.call_tool("similar", {"id": best, "k": 2})
+        similar = await client.call_tool("search", {"id": best, "k": 2})
         assert best not in [hit["id"] for hit in similar.structured_content["hits"]]
 
 
 async def test_a_model_is_told_what_is_wrong(connect: Connect) -> None:
     async with connect() as client:
         for name, arguments, message in (
-            ("search_photos", {"query": "a dog", "k": 10**6}, "k: Input should be less than"),
-            ("search_photos", {}, "query: Field required"),
-            ("search_photos", {"query": "a dog", "colour": "red"}, "colour: unknown field"),
-            ("search_photos", {"query": "x" * 2001}, "the text has 2001 characters, at most 2000"),
-            ("get_photo", {"id": "nobody"}, "no item 'nobody' among the images of this index"),
-            ("similar", {"id": "nobody"}, "no item 'nobody' among the images and texts"),
-            ("get_photo", {"id": "plain", "size_px": 10**6}, "size_px: Input should be less"),
+            ("search", {"query": "a dog", "k": 10**6}, "k: Input should be less than"),
+            ("search", {}, "expected exactly one of query and id, got none"),
+            ("search", {"query": "a dog", "colour": "red"}, "colour: unknown field"),
+            ("search", {"query": "x" * 2001}, "the text has 2001 characters, at most 2000"),
+            ("show", {"id": "nobody"}, "no item 'nobody' among the images of this index"),
+            ("search", {"id": "nobody"}, "no item 'nobody' among the images and texts"),
+            ("show", {"id": "plain", "size_px": 10**6}, "size_px: Input should be less"),
+            ("delete_everything", {}, "Unknown tool: delete_everything"),
         ):
             result = await client.call_tool(name, arguments)
             assert result.is_error
-            assert texts(result).startswith(message)
-        with pytest.raises(mcp.MCPError, match="unknown tool 'delete_everything'"):
-            await client.call_tool("delete_everything", {})
+            assert message in texts(result)
 
 
 @pytest.fixture
@@ -161,7 +160,7 @@ CALL: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "tools/call",
-    "params": {"name": "search_photos", "arguments": {"query": "a dog"}},
+    "params": {"name": "search", "arguments": {"query": "a dog"}},
 }
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
@@ -190,11 +189,12 @@ async def test_a_key_with_the_scope_is_needed(
         assert answered.json()["result"]["structuredContent"]["hits"]
 
         async with connected(stdio("--url", url, ALADIN_API_KEY=secrets["reader"])) as client:
-            assert not (await client.call_tool("search_photos", {"query": "a dog"})).is_error
+            assert not (await client.call_tool("search", {"query": "a dog"})).is_error
         async with connected(stdio("--url", url, ALADIN_API_KEY="wrong")) as client:
-            assert len((await client.list_tools()).tools) == len(BY_NAME)
-            result = await client.call_tool("search_photos", {"query": "a dog"})
-            assert (result.is_error, texts(result)) == (True, "invalid API key")
+            assert len((await client.list_tools()).tools) == len(TOOL_NAMES)
+            result = await client.call_tool("search", {"query": "a dog"})
+            assert result.is_error
+            assert texts(result) == "Error executing tool search: invalid API key"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
@@ -202,20 +202,22 @@ async def test_a_call_runs_nothing_but_its_tool(
     index_folder: Path, serve_in_thread: Serve, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     done: list[str] = []
-    for name in ("index", "search"):
-        whole = getattr(ServedIndex, name)
+    whole = LayeredApplication.framework
 
-        def noted(*given: Any, name: str = name, whole: Any = whole) -> Any:
-            done.append(name)
-            return whole(*given)
+    async def noted(app: Any, scope: Any, receive: Any, send: Any) -> None:
+        done.append(scope.get("path", scope["type"]))
+        await whole(app, scope, receive, send)
 
-        monkeypatch.setattr(ServedIndex, name, noted)
+    monkeypatch.setattr(LayeredApplication, "framework", noted)
     with serve_in_thread(application(index_folder)) as url:
         async with connected(f"{url}/mcp", mode) as client:
             await client.list_tools()
-            assert done == ["index"]
-            await client.call_tool("search_photos", {"query": "a dog"})
-            assert done == ["index", "search"]
+            assert set(done) == {"lifespan", "/mcp"}
+            await client.call_tool("show", {"id": "plain"})
+    assert [path for path in done if path not in ("lifespan", "/mcp")] == [
+        "/v1/items/images/plain",
+        "/v1/images/plain",
+    ]
 
 
 async def test_each_picture_counts_as_a_request(
@@ -223,7 +225,7 @@ async def test_each_picture_counts_as_a_request(
 ) -> None:
     file, secrets = keys
     headers = ACCEPT | {"Authorization": f"Bearer {secrets['slow']}"}
-    params = {"name": "search_photos", "arguments": {"query": "a dog", "include_thumbnails": True}}
+    params = {"name": "search", "arguments": {"query": "a dog", "thumbnails": True}}
     with serve_in_thread(application(index_folder, keys_file=file)) as url:
 
         def ask() -> httpx.Response:
@@ -235,7 +237,7 @@ async def test_each_picture_counts_as_a_request(
         assert not ask().json()["result"]["isError"]
         second = ask().json()["result"]
         assert second["isError"]
-        assert second["content"][0]["text"].startswith("rate limit exceeded; retry in")
+        assert "rate limit exceeded; retry in" in second["content"][0]["text"]
         assert ask().status_code == 429
 
 
@@ -265,21 +267,20 @@ async def test_the_service_s_rules_hold_for_agents(
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
 async def test_a_call_whose_client_hangs_up_is_cancelled(version: str) -> None:
-    from aladin_service.mcp.server import HttpServer
-
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
-    class Slow:
-        async def search(self, *_: object) -> None:
-            begun.set()
-            try:
-                await asyncio.Future()
-            except asyncio.CancelledError:
-                cancelled.set()
-                raise
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        del scope, receive, send
+        begun.set()
+        try:
+            await asyncio.Future()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
 
-    access: Any = Slow()
-    server = HttpServer(access, 10_000)
+    app = LayeredApplication()
+    app.inside = slow
+    server = AgentServer(app, 10_000)
     meta = {
         "io.modelcontextprotocol/protocolVersion": version,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -289,12 +290,12 @@ async def test_a_call_whose_client_hangs_up_is_cancelled(version: str) -> None:
         "Content-Type": "application/json",
         "MCP-Protocol-Version": version,
         "Mcp-Method": "tools/call",
-        "Mcp-Name": "search_photos",
+        "Mcp-Name": "search",
     }
     raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": raw}
-    await server.start()
-    asking = asyncio.create_task(server.answer(scope, json.dumps(call).encode()))
+    request = Request(scope | {"state": {"request_id": "1", "limit": None}})
+    asking = asyncio.create_task(server.answer(request, json.dumps(call).encode()))
     async with asyncio.timeout(20):
         await begun.wait()
         asking.cancel()
@@ -324,7 +325,7 @@ async def test_the_guide_s_configuration_names_servers_that_start(
         entry = servers[name]
         assert Path(entry["command"]).name == "aladin"
         async with connected(stdio(*entry["args"][1:], **entry.get("env", {}))) as client:
-            info = await client.call_tool("index_info", {})
+            info = await client.call_tool("describe", {})
         # The service has no keys, so that of the guide is not checked.
         assert info.structured_content["photos"]["count"] == 6
     assert servers["photos-over-http"]["url"].endswith("/mcp")

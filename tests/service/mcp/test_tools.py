@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import io
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,53 +12,56 @@ from typing import Any
 
 import httpx
 import pytest
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from PIL import Image
 from pydantic import ValidationError
 
 from aladin_network.errors import OverloadedError
-from aladin_service.client_errors import (
-    RefusedInputError,
-    ServiceError,
-    ServiceUnreachableError,
-    TooBusyError,
-)
-from aladin_service.failures import describe_invalid
-from aladin_service.http.agents import ServedIndex
+from aladin_service.client.clients import AsyncAladinClient
+from aladin_service.client.connection import RetryPolicy
+from aladin_service.http.agents import client_of
 from aladin_service.http.server import open_alone
-from aladin_service.mcp.access import IndexAccess, RemoteIndex
-from aladin_service.mcp.arguments import THUMBNAIL_PX
-from aladin_service.mcp.tools import BY_NAME, TOOLS, ToolAnswer
-from aladin_service.search.answers import LiveIndexInfo
+from aladin_service.mcp.arguments import SearchArguments, ShowArguments
+from aladin_service.mcp.tools import THUMBNAIL_PX, TOOL_NAMES, make_server
 from tests.service.engine_world import EngineWorld
 
 pytestmark = pytest.mark.anyio
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
-# A filter with an operator that does not exist.
-ODD = {"year": {"about": 1}}
+Opened = Callable[[], AbstractAsyncContextManager["Agent"]]
 
-Opened = Callable[[], AbstractAsyncContextManager[IndexAccess]]
+
+class Agent:
+    """Calls the tools with arguments as they come from a model."""
+
+    def __init__(self, client: AsyncAladinClient) -> None:
+        self.client = client
+        self.server = make_server(client)
+
+    async def call(self, name: str, **given: Any) -> Any:
+        """Return the whole result of a tool."""
+        return await self.server.call_tool(name, given)
+
+    async def data(self, name: str, **given: Any) -> dict[str, Any]:
+        """Return the structured result of a tool, which is also that in words."""
+        result = await self.call(name, **given)
+        assert json.loads(result.content[0].text) == result.structured_content
+        return result.structured_content
 
 
 @asynccontextmanager
-async def served(index: Path) -> AsyncGenerator[ServedIndex]:
-    """Access to an index of this process."""
-    state = open_alone(index)
-    await state.workers.start()
-    try:
-        yield ServedIndex(state)
-    finally:
-        await state.workers.stop()
+async def served(index: Path) -> AsyncGenerator[Agent]:
+    """The tools over an index of this process."""
+    app = open_alone(index)
+    async with app.router.lifespan_context(app):
+        yield Agent(client_of(app))
 
 
 @asynccontextmanager
-async def remote(url: str) -> AsyncGenerator[RemoteIndex]:
-    """Access to the index of a service."""
-    access = RemoteIndex(url)
-    try:
-        yield access
-    finally:
-        await access.close()
+async def remote(url: str) -> AsyncGenerator[Agent]:
+    """The tools over the index of a service."""
+    async with AsyncAladinClient(url) as client:
+        yield Agent(client)
 
 
 @pytest.fixture(params=["served", "remote"])
@@ -68,17 +73,11 @@ def opened(request: pytest.FixtureRequest, index_folder: Path) -> Opened:
     return lambda: remote(url)
 
 
-async def call(access: IndexAccess, name: str, **given: Any) -> ToolAnswer:
-    """Call a tool with arguments as they come from a model."""
-    tool = BY_NAME[name]
-    answer = await tool.run(access, tool.arguments.model_validate(given))
-    assert isinstance(answer.result, tool.result)
-    return answer
-
-
-async def data(access: IndexAccess, name: str, **given: Any) -> dict[str, Any]:
-    """Call a tool, and return its structured result."""
-    return (await call(access, name, **given)).result.model_dump(mode="json")
+def pictures(result: Any) -> list[Image.Image]:
+    """The pictures of a result, decoded."""
+    blocks = [block for block in result.content if block.type == "image"]
+    assert {block.mime_type for block in blocks} <= {"image/jpeg"}
+    return [Image.open(io.BytesIO(base64.b64decode(block.data))) for block in blocks]
 
 
 def assert_same(found: dict[str, Any], answered: dict[str, Any]) -> None:
@@ -87,37 +86,58 @@ def assert_same(found: dict[str, Any], answered: dict[str, Any]) -> None:
     assert found["hits"]
     for hit, expected in zip(found["hits"], answered["hits"], strict=True):
         assert hit["score"] == pytest.approx(expected["score"], abs=1e-6)
-        for name in ("rank", "text", "metadata"):
-            assert hit[name] == expected[name]
+        assert hit["rank"] == expected["rank"]
+        assert hit.get("text") == expected["text"]
+        assert hit.get("metadata", {}) == expected["metadata"]
+        assert "stages" not in hit
 
 
 async def test_hits_and_scores_are_those_of_the_http_api(opened: Opened, service: Service) -> None:
     page = {"k": 3, "offset": 1, "filter": {"number": {"lte": 4}}, "sort": "-number"}
-    async with opened() as access, service() as http:
-        for tool, route, given, body in (
-            ("search_photos", "images", {"query": "a red dog"}, {"text": "a red dog"}),
-            ("search_texts", "texts", {"query": "a red dog"}, {"text": "a red dog"}),
-            ("similar", "images", {"id": "plain"}, {"id": "plain"}),
-            ("similar", "texts", {"id": "plain", "find": "texts"}, {"id": "plain"}),
+    async with opened() as agent, service() as http:
+        for route, given, body in (
+            ("images", {"query": "a red dog"}, {"text": "a red dog"}),
+            ("texts", {"query": "a red dog", "find": "texts"}, {"text": "a red dog"}),
+            ("images", {"id": "plain"}, {"id": "plain"}),
+            ("texts", {"id": "plain", "find": "texts"}, {"id": "plain"}),
         ):
             answered = await http.post(f"/v1/search/{route}", json=body | page)
             assert answered.status_code == 200
-            found = await data(access, tool, **given, **page)
+            found = await agent.data("search", **given, **page)
             assert_same(found, answered.json())
             assert found["found"] == ("photos" if route == "images" else "texts")
             plain = (await http.post(f"/v1/search/{route}", json=body)).json()
-            assert_same(await data(access, tool, **given), plain)
+            assert_same(await agent.data("search", **given), plain)
+
+
+async def test_parts_of_a_query_are_those_of_the_http_api(
+    opened: Opened, service: Service, image_ids: list[str]
+) -> None:
+    given = {"and": ["a star"], "not": ["a car"], "like": [image_ids[0]]}
+    body = {"not": [{"text": "a car"}], "like": [image_ids[0]]}
+    async with opened() as agent, service() as http:
+        for first, given_first in (
+            ({"text": "a red dog"}, {"query": "a red dog"}),
+            ({"id": "plain"}, {"id": "plain"}),
+        ):
+            asked = body | {"all": [first, {"text": "a star"}]}
+            answered = (await http.post("/v1/search/images", json=asked)).json()
+            found = await agent.data("search", **given_first, **given)
+            assert_same(found, answered)
+            assert [part["role"] for part in found["parts"]] == ["all", "all", "not", "like"]
+            for hit, expected in zip(found["hits"], answered["hits"], strict=True):
+                scores = [part["score"] for part in expected["parts"]]
+                assert hit["parts"] == pytest.approx(scores, abs=1e-6)
 
 
 AS_TEXTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"filter": '{"number": {"lte": 4}}'}, {"filter": {"number": {"lte": 4}}}),
     ({"and": '["a star", "grass"]'}, {"and": ["a star", "grass"]}),
     ({"and": "a star"}, {"and": ["a star"]}),
-    ({"not": "a car"}, {"not": ["a car"]}),
     ({"not": "[a car"}, {"not": ["[a car"]}),
     ({"like": '["plain"]'}, {"like": ["plain"]}),
-    ({"like": "dogs/red#1"}, {"like": ["dogs/red#1"]}),
-    ({"k": "3", "include_thumbnails": "true"}, {"k": 3, "include_thumbnails": True}),
+    ({"k": "3", "thumbnails": "true"}, {"k": 3, "thumbnails": True}),
+    ({"query": "[1]"}, {"query": "[1]"}),
 ]
 
 
@@ -125,15 +145,10 @@ AS_TEXTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 async def test_lists_and_objects_that_a_client_wrote_as_texts_are_taken(
     index_folder: Path, written: dict[str, Any], meant: dict[str, Any]
 ) -> None:
-    query = {"query": "a red dog"}
-    async with served(index_folder) as access:
-        found = await data(access, "search_photos", **query, **written)
-        assert found == await data(access, "search_photos", **query, **meant)
+    async with served(index_folder) as agent:
+        found = await agent.data("search", **{"query": "a red dog"} | written)
+        assert found == await agent.data("search", **{"query": "a red dog"} | meant)
         assert found["hits"]
-    if "k" not in meant:
-        similar = BY_NAME["similar"].arguments
-        given = similar.model_validate({"id": "plain", "box": "[0, 0, 0.5, 1]"} | written)
-        assert given == similar.model_validate({"id": "plain", "box": [0, 0, 0.5, 1]} | meant)
 
 
 @pytest.mark.parametrize(
@@ -141,67 +156,49 @@ async def test_lists_and_objects_that_a_client_wrote_as_texts_are_taken(
     [
         ({"and": [""] * 300_000}, "and.0: String should have at least 1 character"),
         ({"and": ["a"] * 300_000}, "List should have at most 8 items"),
-        ({"and": [""]}, "String should have at least 1 character"),
         ({"not": ["a"] * 9}, "List should have at most 8 items"),
         ({"like": [1] * 300_000}, "Input should be a valid string"),
         ({"like": ["a"] * 65}, "List should have at most 64 items"),
         ({"filter": "year"}, "Input should be a valid dictionary"),
-        ({"filter": '["year"]'}, "Input should be a valid dictionary"),
-        ({"and": '{"text": "a star"}'}, "Input should be a valid list"),
+        ({"filter": ["year"]}, "Input should be a valid dictionary"),
+        ({"and": {"text": "a star"}}, "Input should be a valid list"),
+        ({"box": [0, 0, 1]}, "List should have at least 4 items"),
+        ({"box": [0, 0, 1, 2]}, "less than or equal to 1"),
+        ({"k": 51}, "k: Input should be less than or equal to 50"),
+        ({"query": "x" * 5000}, "String should have at most 4096 characters"),
+        ({"id": "plain"}, "expected exactly one of query and id, got both"),
+        ({"query": ""}, "expected exactly one of query and id, got none"),
+        ({"colour": "red"}, "colour: unknown field"),
+        ({str(number): 0 for number in range(4000)}, "4000 fields are invalid"),
     ],
 )
-def test_arguments_out_of_bounds_are_one_fault(given: dict[str, Any], says: str) -> None:
+def test_arguments_out_of_bounds_are_one_short_fault(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError) as caught:
-        BY_NAME["search_photos"].arguments.model_validate({"query": "a"} | given)
+        SearchArguments.model_validate({"query": "a"} | given)
     assert caught.value.error_count() == 1
-    assert says in describe_invalid(caught.value)
+    assert says in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
-async def test_parts_of_a_query_are_those_of_the_http_api(
-    opened: Opened, service: Service, image_ids: list[str]
-) -> None:
-    liked = [image_ids[0], image_ids[3]]
-    given = {"and": ["a star"], "not": ["a car"], "like": liked}
-    body = {
-        "not": [{"text": "a car"}],
-        "like": liked,
-    }
-    async with opened() as access, service() as http:
-        for tool, first, given_first in (
-            ("search_photos", {"text": "a red dog"}, {"query": "a red dog"}),
-            ("search_texts", {"text": "a red dog"}, {"query": "a red dog"}),
-            ("similar", {"id": "plain"}, {"id": "plain"}),
-        ):
-            route = "texts" if tool == "search_texts" else "images"
-            asked = body | {"all": [first, {"text": "a star"}]}
-            answered = (await http.post(f"/v1/search/{route}", json=asked)).json()
-            found = await data(access, tool, **given_first, **given)
-            assert_same(found, answered)
-            roles = [part["role"] for part in found["parts"]]
-            assert roles == ["all", "all", "not", "like", "like"]
-            for hit, expected in zip(found["hits"], answered["hits"], strict=True):
-                scores = [part["score"] for part in expected["parts"]]
-                assert hit["parts"] == pytest.approx(scores, abs=1e-6)
-                assert sum(scores) == pytest.approx(hit["score"], abs=1e-4)
+@pytest.mark.parametrize("given", [{}, {"id": ""}, {"id": "a", "size_px": 63}, {"id": "x" * 5000}])
+def test_a_photo_without_an_id_or_of_a_wrong_size_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        ShowArguments.model_validate(given)
 
 
 async def test_a_part_of_a_photo_is_found_where_it_is(opened: Opened, service: Service) -> None:
-    box = [0.0, 0.25, 0.5, 1.0]
-    async with opened() as access, service() as http:
-        body = {"id": "plain", "box": box}
+    body = {"id": "plain", "box": [0.0, 0.25, 0.5, 1.0]}
+    async with opened() as agent, service() as http:
         answered = (await http.post("/v1/search/images", json=body)).json()
-        found = await data(access, "similar", **body)
+        found = await agent.data("search", **body)
         assert_same(found, answered)
-        several = await data(access, "similar", **body, **{"and": ["a dog"]})
     for hit, expected in zip(found["hits"], answered["hits"], strict=True):
         assert hit["found"] == pytest.approx(expected["found"], abs=1e-4)
-    assert several["parts"][0]["box"] == box
-    assert all(len(hit["found"]) == 4 for hit in several["hits"])
 
 
 async def test_a_name_is_found_where_it_is_written(opened: Opened) -> None:
-    async with opened() as access:
-        found = await data(access, "search_photos", query="motorcycle", lexical=1, k=1)
+    async with opened() as agent:
+        found = await agent.data("search", query="motorcycle", lexical=1, k=1)
     (hit,) = found["hits"]
     assert hit["found_in"] == {"text": ["motorcycle"]}
 
@@ -211,241 +208,215 @@ async def test_pages_follow_one_another_until_the_last(
 ) -> None:
     seen: list[str] = []
     offset: int | None = 0
-    async with opened() as access:
+    async with opened() as agent:
         while offset is not None:
-            page = await data(access, "search_photos", query="a star", k=4, offset=offset)
+            page = await agent.data("search", query="a star", k=4, offset=offset)
             seen += [hit["id"] for hit in page["hits"]]
-            offset = page["next_offset"]
+            offset = page.get("next_offset")
     assert sorted(seen) == sorted(image_ids)
 
 
+async def test_a_negation_in_words_is_offered_split(opened: Opened) -> None:
+    async with opened() as agent:
+        found = await agent.data("search", query="a dog without a car")
+    assert [part["role"] for part in found["suggestion"]] == ["all", "not"]
+
+
+async def test_unknown_fields_of_a_filter_are_named(opened: Opened) -> None:
+    async with opened() as agent:
+        found = await agent.data("search", query="a", filter={"colour": "red"})
+    assert found == {"found": "photos", "unknown_fields": ["colour"], "hits": []}
+
+
 async def test_thumbnails_come_in_the_order_of_the_hits_if_asked_for(opened: Opened) -> None:
-    async with opened() as access:
-        assert (await call(access, "search_photos", query="a star")).pictures == ()
-        answer = await call(access, "search_photos", query="a star", k=3, include_thumbnails=True)
-        ids = [hit["id"] for hit in answer.result.model_dump()["hits"]]
-        assert [picture.label for picture in answer.pictures] == [f"photo {i!r}:" for i in ids]
-        for picture in answer.pictures:
-            with Image.open(io.BytesIO(picture.data)) as image:
-                assert (image.format, picture.media_type) == ("JPEG", "image/jpeg")
-                assert max(image.size) <= THUMBNAIL_PX
+    async with opened() as agent:
+        assert pictures(await agent.call("search", query="a star")) == []
+        result = await agent.call("search", query="a star", k=3, thumbnails=True)
+        ids = [hit["id"] for hit in result.structured_content["hits"]]
+        labels = [block.text for block in result.content[1:] if block.type == "text"]
+        assert labels == [f"photo {photo_id!r}:" for photo_id in ids]
+        assert len(pictures(result)) == 3
+        assert all(max(picture.size) <= THUMBNAIL_PX for picture in pictures(result))
+
+
+async def test_a_photo_without_a_file_has_no_thumbnail(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(index_folder) as agent:
+        whole = agent.client.photo
+
+        async def photo(photo_id: str, size_px: int) -> Any:
+            return await whole("nobody" if photo_id == "plain" else photo_id, size_px)
+
+        monkeypatch.setattr(agent.client, "photo", photo)
+        result = await agent.call("search", query="a star", thumbnails=True)
+    assert len(result.structured_content["hits"]) == 6
+    assert len(pictures(result)) == 5
 
 
 async def test_a_photo_comes_with_its_caption_and_metadata(opened: Opened) -> None:
-    async with opened() as access:
-        answer = await call(access, "get_photo", id="bike 2?", size_px=64)
-        assert answer.result.model_dump(exclude={"uri"}) == {
+    async with opened() as agent:
+        result = await agent.call("show", id="bike 2?", size_px=64)
+        shown = result.structured_content
+        assert shown.pop("uri")
+        assert shown == {
             "id": "bike 2?",
-            "caption": "two men ride a motorcycle",
+            "text": "two men ride a motorcycle",
             "metadata": {"number": 1, "tags": ["odd"]},
-            "media_type": "image/jpeg",
         }
-        (picture,) = answer.pictures
-        with Image.open(io.BytesIO(picture.data)) as image:
-            assert max(image.size) == 56  # the photo's own size, which is smaller
+        (picture,) = pictures(result)
+        assert max(picture.size) == 56  # the photo's own size, which is smaller
 
 
-async def test_an_explanation_has_words_boxes_and_a_drawing(
-    opened: Opened, service: Service
-) -> None:
+async def test_words_are_pointed_at_in_a_photo(opened: Opened, service: Service) -> None:
     text = "a red dog runs"
-    async with opened() as access, service() as http:
+    async with opened() as agent, service() as http:
         params = {"id": "dogs/red#1", "text": text}
         expected = (await http.get("/v1/explain", params=params)).json()
-        answer = await call(access, "explain", photo_id="dogs/red#1", query=text)
-        found = answer.result.model_dump()
-        assert found["align"] == pytest.approx(expected["align"], abs=1e-6)
-        assert found["match"] == pytest.approx(expected["match"], abs=1e-6)
-        assert [word["word"] for word in found["words"]] == text.split()
-        for word, mapped in zip(found["words"], expected["words"], strict=True):
+        result = await agent.call("show", id="dogs/red#1", query=text, size_px=400)
+        words = result.structured_content["words"]
+        assert [word["word"] for word in words] == text.split()
+        for word, mapped in zip(words, expected["words"], strict=True):
             assert word["score"] == pytest.approx(mapped["score"], abs=1e-6)
             box = expected["regions"][mapped["region"]]["box"]
             assert word["box"] == pytest.approx(box, abs=1e-4)
-        (picture,) = answer.pictures
-        with Image.open(io.BytesIO(picture.data)) as image:
-            assert (image.format, picture.media_type) == ("JPEG", "image/jpeg")
-            assert min(image.size) > 300
-        bare = await call(access, "explain", photo_id="dogs/red#1", query=text, include_image=False)
-        assert (bare.result, bare.pictures) == (answer.result, ())
+        (picture,) = pictures(result)
+        assert 300 < max(picture.size) <= 400
 
 
-async def test_a_stored_text_can_be_explained(opened: Opened) -> None:
-    async with opened() as access:
-        texts = await data(access, "similar", id="plain", find="texts", k=1)
-        (text,) = texts["hits"]
-        found = await data(access, "explain", photo_id="plain", text_id=text["id"])
-        assert found["text"] == text["text"]
-
-
-async def test_the_index_is_described_with_filters_that_work(opened: Opened) -> None:
-    async with opened() as access:
-        info = await data(access, "index_info")
+async def test_the_index_is_described_with_fields_that_can_be_filtered(opened: Opened) -> None:
+    async with opened() as agent:
+        info = await agent.data("describe")
         assert info["photos"]["count"] == 6
         assert info["texts"]["count"] == 12
-        assert info["evidence"]
-        assert not info["probabilities"]["available"]
-        assert len(info["photos"]["newest"]) == 5
-        assert {"id": "../street", "text": "a man stands in the street"} in info["photos"]["newest"]
+        assert info["probabilities"] is False
         fields = {field["name"]: field for field in info["photos"]["filter_fields"]}
-        assert fields["number"]["example"] == {"number": {"gte": 0}}
-        assert fields["tags"]["values"] == ["even", "odd"]
-        for field in fields.values():
-            found = await data(access, "search_photos", query="a", filter=field["example"])
-            assert found["hits"]
+        assert fields["tags"] == {"name": "tags", "kind": "text", "values": ["even", "odd"]}
+        assert sorted(fields["number"]["values"]) == [0, 1, 2, 3, 4, 5]
+        for name, field in fields.items():
+            condition = {name: field["values"][0]}
+            assert (await agent.data("search", query="a", filter=condition))["hits"]
 
 
-async def test_an_index_in_a_vector_database_is_described_without_lists(
-    world: EngineWorld, monkeypatch: pytest.MonkeyPatch
+async def test_an_index_in_a_vector_database_is_described_without_fields(
+    world: EngineWorld,
 ) -> None:
     async with world.service() as http:
-        access = RemoteIndex("http://localhost", transport=http._transport)
-        info = await data(access, "index_info")
-        assert info["photos"] == {
-            "count": 6,
-            "newest": [],
-            "filter_fields": [],
-            "further_fields": [],
-        }
-        found = await data(access, "search_photos", query="a dog", filter={"number": 1})
+        agent = Agent(AsyncAladinClient("http://localhost", transport=http._transport))
+        info = await agent.data("describe")
+        assert info["photos"] == {"count": 6, "filter_fields": [], "further_fields": []}
+        found = await agent.data("search", query="a dog", filter={"number": 1})
         assert [hit["id"] for hit in found["hits"]] == ["bike 2?"]
 
-        async def fail() -> None:
-            raise RefusedInputError(422, "invalid_field", "no", None)
 
-        monkeypatch.setattr(access, "fields", fail)
-        with pytest.raises(RefusedInputError, match="no"):
-            await data(access, "index_info")
-
-
-async def test_probabilities_are_described_and_shown(
+async def test_probabilities_are_named_and_shown(
     calibrated_index: Path, index_folder: Path
 ) -> None:
-    async with served(calibrated_index) as access:
-        described = (await data(access, "index_info"))["probabilities"]
-        assert described["available"]
-        assert "40 photos" in described["meaning"]
-        found = await data(access, "search_photos", query="a red dog runs")
+    async with served(calibrated_index) as agent:
+        assert (await agent.data("describe"))["probabilities"] is True
+        found = await agent.data("search", query="a red dog runs")
         assert all(0 <= hit["probability"] <= 1 for hit in found["hits"])
         assert found["no_match"] is False
         most = max(hit["probability"] for hit in found["hits"])
-        fewer = await data(access, "search_photos", query="a red dog runs", min_probability=most)
+        fewer = await agent.data("search", query="a red dog runs", min_probability=most)
         assert 0 < len(fewer["hits"]) < len(found["hits"])
-    async with served(index_folder) as access:
-        with pytest.raises(ServiceError, match="not calibrated"):
-            await call(access, "search_photos", query="a dog", min_probability=0.5)
+    async with served(index_folder) as agent:
+        with pytest.raises(ToolError, match="not calibrated"):
+            await agent.call("search", query="a dog", min_probability=0.5)
 
 
 async def test_errors_have_the_messages_of_the_http_api(opened: Opened, service: Service) -> None:
-    cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-        ("search_photos", {"query": "x" * 2001}, {"text": "x" * 2001}),
-        ("search_photos", {"query": "x", "filter": ODD}, {"text": "x", "filter": ODD}),
-        ("search_photos", {"query": "x", "sort": "-"}, {"text": "x", "sort": "-"}),
-        ("similar", {"id": "nobody"}, {"id": "nobody"}),
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"query": "x" * 2001}, {"text": "x" * 2001}),
         (
-            "search_photos",
-            {"query": "x", "like": ["plain", "nobody"]},
-            {"all": [{"text": "x"}], "like": ["plain", "nobody"]},
+            {"query": "x", "filter": {"year": {"about": 1}}},
+            {"text": "x", "filter": {"year": {"about": 1}}},
         ),
+        ({"query": "x", "sort": "-"}, {"text": "x", "sort": "-"}),
+        ({"id": "nobody"}, {"id": "nobody"}),
+        ({"query": "x", "not": ["y"] * 8}, {"all": [{"text": "x"}], "not": [{"text": "y"}] * 8}),
         (
-            "search_photos",
-            {"query": "x", "not": ["y"] * 8},
-            {"all": [{"text": "x"}], "not": [{"text": "y"}] * 8},
-        ),
-        ("search_photos", {"query": "x", "like": ["nobody"]}, {"like": ["nobody"]}),
-        (
-            "search_photos",
             {"query": "x", "not": ["y"], "lexical": 0.5},
             {"all": [{"text": "x"}], "not": [{"text": "y"}], "lexical": 0.5},
         ),
     ]
-    async with opened() as access, service() as http:
-        for tool, given, body in cases:
+    async with opened() as agent, service() as http:
+        for given, body in cases:
             refused = await http.post("/v1/search/images", json=body)
-            error = refused.json()["error"]
-            with pytest.raises(ServiceError) as raised:
-                await call(access, tool, **given)
-            assert (raised.value.status, raised.value.code) == (refused.status_code, error["code"])
-            assert raised.value.message == error["message"]
+            assert refused.status_code in (404, 422)
+            with pytest.raises(ToolError) as raised:
+                await agent.call("search", **given)
+            message = refused.json()["error"]["message"]
+            assert str(raised.value) == f"Error executing tool search: {message}"
 
 
 async def test_an_unknown_id_is_named(opened: Opened) -> None:
-    async with opened() as access:
-        for tool, given in (
-            ("get_photo", {"id": "nobody"}),
-            ("explain", {"photo_id": "nobody", "query": "a dog"}),
-            ("explain", {"photo_id": "plain", "text_id": "nobody"}),
-        ):
-            with pytest.raises(ServiceError, match="no item 'nobody'") as raised:
-                await call(access, tool, **given)
-            assert (raised.value.status, raised.value.code) == (404, "unknown_id")
+    async with opened() as agent:
+        for given in ({"id": "nobody"}, {"id": "nobody", "query": "a dog"}):
+            with pytest.raises(ToolError, match="no item 'nobody'"):
+                await agent.call("show", **given)
 
 
-async def test_what_fails_inside_is_not_told(index_folder: Path) -> None:
-    state = open_alone(index_folder)
+async def test_what_fails_inside_is_not_told(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = open_alone(index_folder)
+    async with app.router.lifespan_context(app):
+        agent = Agent(client_of(app))
 
-    async def fail(job: object) -> None:
-        del job
-        raise error
+        async def fail(job: object) -> None:
+            del job
+            raise error
 
-    state.workers.call = fail  # type: ignore[method-assign]
-    error: Exception = RuntimeError("/secret/path")
-    with pytest.raises(ServiceError, match="internal error") as raised:
-        await call(ServedIndex(state), "index_info")
-    assert raised.value.status == 500
-    error = OverloadedError(2.0)
-    with pytest.raises(TooBusyError, match="try again in 2 s"):
-        await call(ServedIndex(state), "get_photo", id="plain")
-    await state.workers.start()
-    await state.workers.stop()
+        monkeypatch.setattr(app.state.service.workers, "call", fail)
+        error: Exception = RuntimeError("/secret/path")
+        with pytest.raises(UnexpectedToolError) as raised:
+            await agent.call("show", id="plain")
+        assert "secret" not in str(raised.value)
+        error = OverloadedError(2.0)
+        with pytest.raises(ToolError, match="try again in 2 s"):
+            await agent.call("show", id="plain")
 
 
 async def test_a_service_that_is_away_is_named() -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("too slow", request=request)
 
-    access = RemoteIndex("http://127.0.0.1:9", transport=httpx.MockTransport(refuse))
-    with pytest.raises(ServiceUnreachableError, match=r"http://127\.0\.0\.1:9"):
-        await call(access, "search_photos", query="a dog")
-    await access.close()
+    client = AsyncAladinClient(
+        "http://127.0.0.1:9",
+        retries=RetryPolicy(attempts=1),
+        transport=httpx.MockTransport(refuse),
+    )
+    with pytest.raises(ToolError, match=r"http://127\.0\.0\.1:9"):
+        await Agent(client).call("search", query="a dog")
 
 
-async def test_thumbnails_of_photos_without_a_file_are_noted(index_folder: Path) -> None:
-    async with served(index_folder) as access:
-        whole = access.photo
+async def test_long_texts_and_metadata_are_shortened_and_named(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened() as agent:
+        whole = agent.client.search
 
-        async def photo(photo_id: str, size_px: int) -> Any:
-            if photo_id == "plain":
-                return await whole("nobody", size_px)
-            return await whole(photo_id, size_px)
+        async def search(asked: Any) -> Any:
+            answer = await whole(asked)
+            hit = answer.hits[0]
+            object.__setattr__(hit, "text", "é" * 3000)
+            object.__setattr__(hit, "metadata", {"note": "z" * 2000, "number": 1})
+            return answer
 
-        access.photo = photo  # type: ignore[method-assign]
-        answer = await call(access, "search_photos", query="a star", include_thumbnails=True)
-    assert len(answer.pictures) == 5
-    assert answer.result.model_dump()["notes"] == ["photos without a file: 'plain'"]
-
-
-async def test_tools_are_offered_for_what_the_index_has(index_folder: Path) -> None:
-    async with served(index_folder) as access:
-        info = await access.index()
-
-    def offered(info: LiveIndexInfo) -> set[str]:
-        return {tool.name for tool in TOOLS if tool.is_offered(info)}
-
-    assert offered(info) == set(BY_NAME)
-    assert offered(info.model_copy(update={"texts": None})) == set(BY_NAME) - {"search_texts"}
-    assert offered(info.model_copy(update={"images": None})) == {
-        "index_info",
-        "search_texts",
-        "similar",
-    }
-    assert info.images is not None
-    bare = info.images.model_copy(update={"token_count": 0})
-    assert "explain" not in offered(info.model_copy(update={"images": bare}))
-    assert "explain" not in offered(info.model_copy(update={"alignment_trained": False}))
+        monkeypatch.setattr(agent.client, "search", search)
+        found = await agent.data("search", query="a star", k=1)
+    (hit,) = found["hits"]
+    assert hit["text"] == "é" * 999 + "…"
+    assert hit["metadata"] == {"number": 1}
+    assert hit["omitted_metadata"] == ["note"]
 
 
-def test_every_tool_says_enough_to_be_used() -> None:
-    for tool in TOOLS:
-        assert 100 < len(tool.description) < 800
-        for name, field in tool.arguments.model_fields.items():
-            assert field.description, (tool.name, name)
+async def test_every_tool_says_enough_to_be_used() -> None:
+    tools = await make_server(AsyncAladinClient("http://localhost")).list_tools()
+    assert tuple(tool.name for tool in tools) == TOOL_NAMES
+    for tool in tools:
+        assert 100 < len(tool.description or "") < 800
+        assert tool.input_schema["additionalProperties"] is False
+        for name, field in tool.input_schema["properties"].items():
+            assert field["description"], (tool.name, name)

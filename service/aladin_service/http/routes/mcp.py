@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import cast
 
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import Message
 
+from aladin_service.http.agents import AgentServer
 from aladin_service.http.bodies import check_values
 from aladin_service.http.errors import JsonTooLargeError
 from aladin_service.http.router import ServiceRouter
@@ -16,12 +16,9 @@ from aladin_service.http.shared_state import Service, until_disconnect
 
 router = ServiceRouter()
 
-# Answers a request with this body by messages of ASGI; the application sets it at its start.
 # Of which the protocol's SDK makes objects, on the event loop. Half of them is what the largest
 # filter has, with all parts and examples.
 _MAX_VALUES = 10_000
-
-AnswerAgent = Callable[[Request, bytes], Awaitable[list[Message]]]
 
 
 # Not in the document: the protocol describes its tools itself. Without sessions there is nothing to
@@ -29,15 +26,15 @@ AnswerAgent = Callable[[Request, bytes], Awaitable[list[Message]]]
 @router.post("/mcp", include_in_schema=False)
 async def answer_agent(request: Request, service: Service) -> Response:
     """Answer one message of an agent."""
-    answer = cast(AnswerAgent | None, request.app.state.answer_agent)
-    if answer is None:
+    agents = cast(AgentServer | None, request.app.state.agents)
+    if agents is None:
         raise HTTPException(404, "Not Found")
     body = await request.body()
     most = service.settings.max_json_bytes
     if len(body) > most:
         raise JsonTooLargeError(f"{most} bytes of JSON")
     check_values(body, _MAX_VALUES)
-    return _response(await until_disconnect(request, answer(request, body)))
+    return _response(await until_disconnect(request, agents.answer(request, body)))
 
 
 def _response(messages: list[Message]) -> Response:

@@ -120,16 +120,16 @@ async def test_mcp(demo: Demo) -> None:
         mcp.Client(streamable_http_client(f"{demo.url}/mcp", http_client=http)) as client,
     ):
         for tool, arguments, hits in (
-            ("search_photos", {"query": demo.text}, demo.hits(text=demo.text)),
-            ("search_texts", {"query": demo.text}, demo.hits("texts", text=demo.text)),
-            ("similar", {"id": photo, "find": "photos"}, demo.hits(id=photo)),
-            ("similar", {"id": photo, "find": "texts"}, demo.hits("texts", id=photo)),
+            ("search", {"query": demo.text}, demo.hits(text=demo.text)),
+            ("search", {"query": demo.text, "find": "texts"}, demo.hits("texts", text=demo.text)),
+            ("search", {"id": photo, "find": "photos"}, demo.hits(id=photo)),
+            ("search", {"id": photo, "find": "texts"}, demo.hits("texts", id=photo)),
         ):
             result = await client.call_tool(tool, {**arguments, "k": K})
             assert not result.is_error, result.content
             found = result.structured_content["hits"]
             check([(hit["id"], hit["score"]) for hit in found], hits)
-        explained = await client.call_tool("explain", {"photo_id": best, "query": demo.text})
+        explained = await client.call_tool("show", {"id": best, "query": demo.text})
         words = explained.structured_content["words"]
         assert len(words) >= len(demo.text.split())
         maps = httpx.get(
