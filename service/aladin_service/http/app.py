@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -41,9 +42,11 @@ from aladin_service.http.routes import (
 )
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
-from aladin_service.observe.tracing import Tracing
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
+
+if TYPE_CHECKING:
+    from aladin_service.observe.otel_tracing import OtelTracing
 
 # Memory for the bodies of all unanswered requests; what they become takes a multiple of it.
 _MAX_BODIES_BYTES = 256 * 2**20
@@ -80,7 +83,7 @@ def create_app(
     workers: Workers,
     settings: ServiceSettings,
     metrics: Metrics,
-    tracing: Tracing | None = None,
+    tracing: OtelTracing | None = None,
     policy: AccessPolicy | None = None,
 ) -> LayeredApplication:
     """Build the service of one index.

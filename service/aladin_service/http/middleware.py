@@ -12,7 +12,7 @@ import os
 import re
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -29,7 +29,9 @@ from aladin_service.http.errors import (
 )
 from aladin_service.observe.logs import CURRENT_REQUEST, FIELDS, RequestRecord
 from aladin_service.observe.metrics import Metrics
-from aladin_service.observe.tracing import RequestTrace, Tracing
+
+if TYPE_CHECKING:
+    from aladin_service.observe.otel_tracing import OtelRequestTrace, OtelTracing
 
 _LOG = logging.getLogger(__name__)
 _ACCESS = logging.getLogger("service.access")
@@ -100,7 +102,7 @@ class RequestContext:
         self,
         app: ASGIApp,
         metrics: Metrics,
-        tracing: Tracing | None = None,
+        tracing: OtelTracing | None = None,
     ) -> None:
         """Wrap an application.
 
@@ -162,7 +164,7 @@ class RequestContext:
         record: RequestRecord,
         sent: _Sent,
         seconds: float,
-        trace: RequestTrace | None,
+        trace: OtelRequestTrace | None,
     ) -> None:
         """Count a request after its answer is sent, end its trace and write its log line."""
         # The template, such as /v1/items/{target}/{item_id}.

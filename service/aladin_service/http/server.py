@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -12,13 +13,18 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from aladin_network.errors import ConfigError, EngineUnavailableError, IndexNotReadyError
+from aladin_network.errors import (
+    ConfigError,
+    EngineUnavailableError,
+    IndexNotReadyError,
+    missing_package,
+)
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.http.access.policy import closed_policy, make_policy
@@ -32,7 +38,6 @@ from aladin_service.http.connections import (
 from aladin_service.http.middleware import LayeredApplication
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
-from aladin_service.observe.tracing import open_tracing
 from aladin_service.settings import ServiceSettings, read_settings
 from aladin_service.work.crashing_generations import is_fault
 from aladin_service.work.process_setup import (
@@ -47,7 +52,14 @@ from aladin_service.work.processes import ProcessWorkers
 from aladin_service.work.worker import Worker, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers, Workers
 
+if TYPE_CHECKING:
+    from aladin_service.observe.otel_tracing import OtelTracing
+
 _LOG = logging.getLogger(__name__)
+
+# OpenTelemetry's own variables; the exporter reads these and its other variables itself.
+_TRACES_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_TRACES_DISABLED = "OTEL_SDK_DISABLED"
 
 _ALL_ADDRESSES = ("0.0.0.0", "::")
 # Where no port is asked for, the first free one of these is taken.
@@ -215,6 +227,34 @@ def serve_index(
         # From here on the application closes its workers, unless a thread is still busy.
         unserved.pop_all()
         GracefulServer(config, partial(_drain, app)).serve_until_stopped(listener)
+
+
+def open_tracing(*, wanted: bool) -> OtelTracing | None:
+    """Enable tracing if the setting or OpenTelemetry's variables request it.
+
+    Nothing of the packages, which are an extra, is imported otherwise.
+
+    Args:
+        wanted: Trace even if no variable gives a destination; the spans are then sent to a
+            collector on this machine.
+
+    Returns:
+        None where traces are switched off.
+
+    Raises:
+        ConfigError: If tracing is enabled, but the packages are not installed.
+    """
+    if os.environ.get(_TRACES_DISABLED, "").strip().lower() == "true":
+        return None
+    named = next((name for name in _TRACES_ENDPOINTS if os.environ.get(name)), None)
+    if named is None and not wanted:
+        return None
+    try:
+        from aladin_service.observe.otel_tracing import OtelTracing
+    except ModuleNotFoundError as error:
+        cause = f"{named or 'ALADIN_TRACES'}, which enables traces,"
+        raise ConfigError(missing_package(cause, str(error.name), "otel")) from None
+    return OtelTracing.to_collector()
 
 
 def open_alone(

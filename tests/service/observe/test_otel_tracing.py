@@ -19,9 +19,9 @@ from aladin_index.search.results import TookMs
 from aladin_network.errors import IndexNotReadyError
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import RequestContext
+from aladin_service.http.server import open_tracing
 from aladin_service.observe.logs import CURRENT_REQUEST, RequestRecord, SearchRecord
 from aladin_service.observe.metrics import Metrics
-from aladin_service.observe.tracing import open_tracing
 from aladin_service.search.job import Answered, SearchJob, TextQuery
 
 pytest.importorskip("opentelemetry.sdk", reason="needs aladin-search[otel]")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aladin_network.errors import ConfigError
-from aladin_service.observe.tracing import open_tracing
+from aladin_service.http.server import open_tracing
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -31,7 +31,7 @@ def test_nothing_of_it_is_imported_unless_it_is_on() -> None:
     # Its API alone is a dependency of FastAPI's.
     program = (
         "import sys, aladin_service.http.middleware;"
-        "from aladin_service.observe.tracing import open_tracing;"
+        "from aladin_service.http.server import open_tracing;"
         "assert open_tracing(wanted=False) is None;"
         "imported = {'.'.join(name.split('.')[:2]) for name in sys.modules};"
         "sys.exit(bool(imported & {'opentelemetry.sdk', 'opentelemetry.exporter'}))"
