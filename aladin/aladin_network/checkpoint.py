@@ -110,32 +110,13 @@ def save_checkpoint(
         provenance: Origin of the weights.
         alignment_trained: Whether the alignment was trained.
     """
-    with atomic_folder(folder) as partial:
-        write_checkpoint(partial, model, fusion, provenance, alignment_trained)
-
-
-def write_checkpoint(
-    folder: Path,
-    model: AladinModel,
-    fusion: Fusion | None = None,
-    provenance: Provenance | None = None,
-    alignment_trained: bool = True,
-) -> None:
-    """Write the files of a checkpoint into an existing folder, beside what is in it.
-
-    Args:
-        folder: Existing folder.
-        model: See `save_checkpoint`, as for the other arguments.
-        fusion: See `save_checkpoint`.
-        provenance: See `save_checkpoint`.
-        alignment_trained: See `save_checkpoint`.
-    """
     fusion, provenance = fusion or Fusion(), provenance or Provenance()
     config = ConfigFile(SCHEMA_VERSION, model.config, fusion, provenance, alignment_trained)
     weights = {name: _compact(value) for name, value in model.state_dict().items()}
-    write_json(folder / CONFIG, dump_config(config))
-    write_tensors(folder / WEIGHTS, weights)
-    model.text.encoder.tokenizer.save(str(folder / TOKENIZER))
+    with atomic_folder(folder) as partial:
+        write_json(partial / CONFIG, dump_config(config))
+        write_tensors(partial / WEIGHTS, weights)
+        model.text.encoder.tokenizer.save(str(partial / TOKENIZER))
 
 
 def load_checkpoint(

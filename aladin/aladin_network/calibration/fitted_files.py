@@ -89,22 +89,13 @@ def copy_fitted(source: Path, folder: Path, model_id: str) -> None:
     fitted = read_fitted(source, model_id)
     if source.resolve() == folder.resolve():
         return
-    drop_fitted(folder)
+    for name in (CALIBRATION, CORRECTION):
+        (folder / name).unlink(missing_ok=True)
     # The calibration last: an interruption leaves none, rather than one without its correction.
     if fitted.correction is not None:
         shutil.copyfile(source / CORRECTION, folder / CORRECTION)
     if fitted.calibration is not None:
         shutil.copyfile(source / CALIBRATION, folder / CALIBRATION)
-
-
-def drop_fitted(folder: Path) -> None:
-    """Remove what is fitted to weights that a folder no longer has, or has again.
-
-    Raises:
-        OSError: If a file cannot be removed.
-    """
-    (folder / CALIBRATION).unlink(missing_ok=True)
-    (folder / CORRECTION).unlink(missing_ok=True)
 
 
 def store_correction(folder: Path, correction: HubCorrection) -> bool:

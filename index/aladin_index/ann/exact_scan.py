@@ -93,11 +93,6 @@ class ExactScan:
                 return best_of(self._embeddings, query, rows, count)
         return exact_search(self._embeddings, query, count, allowed)
 
-    def candidate_count(self, query: NDArray[np.float32], count: int) -> int:
-        """Return how many rows a search for `count` of them compares exactly."""
-        codes = self._codes
-        return len(self._embeddings if codes is None else codes.candidates(query, count, None))
-
     def make_codes(self) -> None:
         """Make the codes now."""
         with self._lock:

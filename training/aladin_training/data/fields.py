@@ -97,11 +97,6 @@ class Fields:
         value = self._data.get(name)
         return None if value is None else self._checked(value, name)
 
-    def is_blank(self, name: str) -> bool:
-        """Tell whether a field is missing, null or a text without words."""
-        value = self._data.get(name)
-        return value is None or (isinstance(value, str) and not value.strip())
-
     def optional_number(self, name: str) -> int | None:
         """Return a whole number, or None if the field is missing or null."""
         value = self._data.get(name)
