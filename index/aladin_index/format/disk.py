@@ -25,7 +25,6 @@ from aladin_index.format.layout import (
     CHANGES_LOCK,
     CURRENT,
     ENGINE_FILE,
-    EVALUATIONS,
     GENERATIONS,
     LOCK,
     MODEL,
@@ -51,7 +50,7 @@ logger = logging.getLogger(__name__)
 # Files that an interrupted build or push may have left at the top of its folder.
 _OWN_NAMES = frozenset(
     {
-        *(BUILD, f"{BUILD}.discarded", CHANGES, CHANGES_LOCK, EVALUATIONS, GENERATIONS, LOCK),
+        *(BUILD, f"{BUILD}.discarded", CHANGES, CHANGES_LOCK, GENERATIONS, LOCK),
         *(MODEL, MODELS, PHOTOS, PUBLISHING, UPGRADE),
     }
 )

@@ -12,7 +12,6 @@ INDEX/
   changes/000001/       items added to a generation and removed from it since it was built
   .upgrade/             what an unfinished upgrade has encoded by another model; removed afterwards
   photos/               photos that were uploaded, named by the sha256 of their bytes
-  evaluations/          results of the evaluations of each generation
   .lock                 held by the process that builds
   .changes.lock         held by the process that adds, removes or makes a generation live
 
@@ -50,7 +49,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 PUBLISHING = ".publishing"
 
-EVALUATIONS = "evaluations"
 
 SKIPPED = "left_out.json"
 

@@ -41,7 +41,6 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
-from aladin_index.format.records import drop_evaluations
 from aladin_index.generations.history import (
     PendingChanges,
     generations_before,
@@ -265,7 +264,6 @@ def drop_generations(root: Path, live: int, keep: int) -> Dropped:
     for folder in (root / CHANGES).glob("[0-9]*"):
         if int(folder.name) not in left:
             remove_folder(root, folder)
-    drop_evaluations(root)
     return dropped
 
 

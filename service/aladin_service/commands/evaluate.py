@@ -78,11 +78,11 @@ def evaluate(
     the alignment and the fused score of all pairs; for each head also how well it separates
     matching pairs from others (mean difference, cross-retrieval rank). With --folds also the mean
     over blocks. With --index also the two stages as served, how far they agree with an exhaustive
-    search, and what they gain over matching, with its 95 % interval; the results are stored with
-    the index. With --curve also R@1 and rsum from one candidate, which is matching alone, to all,
-    the exhaustive order, with their intervals and the search time.
+    search, and what they gain over matching, with its 95 % interval. With --curve also R@1 and rsum
+    from one candidate, which is matching alone, to all, the exhaustive order, with their intervals
+    and the search time.
     """
-    from aladin_service.measure.evaluate import evaluate_system, keep_evaluation
+    from aladin_service.measure.evaluate import evaluate_system
     from aladin_service.reports.curve_plot import write_curve
     from aladin_service.reports.evaluation_report import (
         curve_data,
@@ -112,10 +112,6 @@ def evaluate(
     figures, of_index = evaluation_data(evaluation), evaluation.index
     measured = None if of_index is None else of_index.curve
     drawn = None if measured is None else curve_data(measured)
-    if index is not None and of_index is not None:
-        warning = keep_evaluation(index, data, chosen, evaluation, of_index, figures, drawn)
-        if warning is not None:
-            typer.echo(f"warning: {warning}", err=True)
     if as_json:
         data_of_curve = {} if drawn is None else {"curve": drawn}
         typer.echo(json.dumps(figures | data_of_curve, indent=2))

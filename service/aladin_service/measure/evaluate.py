@@ -1,16 +1,13 @@
-"""Evaluates a network and the index built with it, and stores the results with the index."""
+"""Evaluates a network and the index built with it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from aladin_index.format.layout import location_of
-from aladin_index.format.records import Evaluation, store_evaluation
 from aladin_index.measure.curve import candidate_curve
 from aladin_index.measure.curve_points import CandidateCurve
 from aladin_index.measure.evaluate import (
@@ -23,7 +20,7 @@ from aladin_index.measure.evaluate import (
 from aladin_index.open import open_backend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.errors import InputError, SearchIndexError
+from aladin_network.errors import InputError
 from aladin_network.scoring.bootstrap import Interval, paired_bootstrap
 from aladin_network.scoring.correction import read_correction
 from aladin_network.scoring.metrics import RetrievalMetrics
@@ -236,49 +233,3 @@ def _report(model_id: str, exhaustive: ExhaustiveEvaluation, folds: int) -> Syst
 def _without_index(metrics: dict[str, RetrievalMetrics]) -> dict[str, RetrievalMetrics]:
     """Drop the two-stage metrics without an index: here the name means two stages as served."""
     return {name: each for name, each in metrics.items() if name != "two_stage"}
-
-
-def keep_evaluation(
-    index: Path,
-    data: Path,
-    split: str | None,
-    evaluation: SystemEvaluation,
-    of_index: IndexEvaluation,
-    figures: dict[str, Any],
-    curve: dict[str, Any] | None,
-) -> str | None:
-    """Store an evaluation with its index if the index is writable.
-
-    Args:
-        index: Folder of the index.
-        data: Data that were evaluated.
-        split: Split of the data, or None for all data.
-        evaluation: Evaluation of the network.
-        of_index: Evaluation of the generation.
-        figures: Figures as printed by ``--json``, without the curve.
-        curve: Curve as printed by ``--json``, or None if not measured.
-
-    Returns:
-        Reason why the evaluation was not stored, or None if it was; the measurements are valid in
-        any case.
-    """
-    if location_of(index) is not None:
-        return "the evaluation is not stored with the index, which is in an engine"
-    try:
-        store_evaluation(
-            index,
-            Evaluation(
-                generation=of_index.generation,
-                model_id=evaluation.model_id,
-                data=str(data),
-                split=split,
-                images=of_index.images,
-                texts=of_index.texts,
-                measured_at_s=time.time(),
-                figures=figures,
-                curve=curve,
-            ),
-        )
-    except SearchIndexError as error:
-        return f"the evaluation is not stored with the index: {error}"
-    return None

@@ -33,7 +33,7 @@ def evaluate(*words: object) -> str:
 
 @pytest.fixture(scope="module")
 def own_index(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the index: evaluations are kept with it."""
+    """A copy of the index."""
     return Path(shutil.copytree(index_folder, tmp_path_factory.mktemp("evaluated") / "index"))
 
 

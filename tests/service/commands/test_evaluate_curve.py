@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from aladin_index.format.records import read_evaluations
 from aladin_index.measure.curve import DEFAULT_NUMBERS
 from aladin_service.cli import app
 from aladin_service.commands.evaluate import evaluate
@@ -36,8 +34,7 @@ def run(
 ) -> Run:
     """A curve of all photos, drawn as a PNG."""
     folder = tmp_path_factory.mktemp("curve")
-    without = shutil.ignore_patterns("evaluations")  # that other tests stored
-    index = Path(shutil.copytree(index_folder, folder / "index", ignore=without))
+    index = Path(shutil.copytree(index_folder, folder / "index"))
     words = [tiny_checkpoint, data_file, "--split", "all", "--index", index, "--json"]
     words += ["--curve", folder / "curve.png", "--curve-candidates", "2,4,50"]
     result = CliRunner().invoke(app, ["evaluate", *map(str, words)])
@@ -125,36 +122,13 @@ def test_the_picture_is_named_after_the_data_set_alone(
     assert titles == ["holidays, split all"]
 
 
-def test_figures_and_curve_are_kept_with_the_index(run: Run) -> None:
-    (kept,) = read_evaluations(run.index, 1)
-    figures = dict(run.data)
-    assert kept.curve == figures.pop("curve")
-    assert kept.figures == figures
-    assert (kept.split, kept.images, kept.texts) == (None, 6, 12)
-    assert kept.data.endswith("data.jsonl")
-
-
-@pytest.fixture
-def frozen_evaluations(run: Run) -> Iterator[Path]:
-    """The index, with a file where the folder of evaluations should be."""
-    folder, aside = run.index / "evaluations", run.index / "aside"
-    folder.rename(aside)
-    folder.write_text("in the way")
-    yield run.index
-    folder.unlink()
-    aside.rename(folder)
-
-
-def test_the_table_and_a_file_of_numbers_also_where_the_index_cannot_be_written(
-    frozen_evaluations: Path, tiny_checkpoint: Path, data_file: Path, tmp_path: Path, run: Run
+def test_the_table_and_a_file_of_numbers(
+    tiny_checkpoint: Path, data_file: Path, tmp_path: Path, run: Run
 ) -> None:
-    words = [tiny_checkpoint, data_file, "--split", "all", "--index", frozen_evaluations]
+    words = [tiny_checkpoint, data_file, "--split", "all", "--index", run.index]
     words += ["--curve", tmp_path / "curve.json", "--curve-candidates", "2,4"]
     result = CliRunner().invoke(app, ["evaluate", *map(str, words)])
     assert result.exit_code == 0, result.stderr
-    warnings = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
-    assert len(warnings) == 1
-    assert "the evaluation is not stored with the index: " in warnings[0]
     written = json.loads((tmp_path / "curve.json").read_text())
     for ours, before in zip(written["points"], run.data["curve"]["points"], strict=True):
         assert ours["fitted"] == before["fitted"]
