@@ -93,12 +93,6 @@ class ExactScan:
                 return best_of(self._embeddings, query, rows, count)
         return exact_search(self._embeddings, query, count, allowed)
 
-    def make_codes(self) -> None:
-        """Make the codes now."""
-        with self._lock:
-            if self._codes is None:
-                self._codes = _Codes(self._embeddings, self._kernel)
-
 
 class _Codes:
     """The codes of all vectors, and what a query needs of them."""

@@ -195,7 +195,7 @@ def build_first_stages(
         others: list[Target] = [other for other in shapes if other != target]
         asking = others[0] if others else target
         queries = without_biases(sample_queries(vectors[asking], _QUERIES), embedding_dim)
-        entries[target] = build_best(
+        entries[target] = _build_best(
             folder / target / ANN,
             _factories(shapes, target, settings),
             vectors[target],
@@ -206,7 +206,7 @@ def build_first_stages(
     return entries
 
 
-def build_best(
+def _build_best(
     path: Path,
     factories: list[str],
     embeddings: NDArray[np.float32],

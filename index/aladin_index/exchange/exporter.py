@@ -106,15 +106,14 @@ class _SideExport:
         self._side = side
         self._codec = side.base.tokens.codec
         self._rows_a_part = rows_a_part
-        self._rows: list[int] = []
+        self._count = 0
         self.paths: set[Path] = set()
 
     @property
     def described(self) -> ExchangeCollection:
         """Description of what was written."""
         return ExchangeCollection(
-            count=sum(self._rows),
-            part_rows=self._rows,
+            count=self._count,
             embedding_dim=self._side.entry.embedding_dim,
             token_dim=self._codec.dim,
             token_dtype=self._codec.dtype,
@@ -131,7 +130,7 @@ class _SideExport:
             rows = self._write_part(name, chunks, progress)
             if rows == 0:
                 break
-            self._rows.append(rows)
+            self._count += rows
         if self._codec.centroids is not None:
             np.save(self._layout.centroids, self._codec.centroids)
 

@@ -151,14 +151,12 @@ class ExchangeCollection:
 
     Attributes:
         count: Number of items.
-        part_rows: Number of items of each part.
         embedding_dim: Size of an embedding.
         token_dim: Size of a token.
         token_dtype: Storage format of the tokens.
     """
 
     count: int
-    part_rows: list[int]
     embedding_dim: int
     token_dim: int
     token_dtype: TokenDtype

@@ -27,7 +27,8 @@ def clustered(count: int, dim: int) -> NDArray[np.float32]:
 def scan_of(vectors: NDArray[np.float32]) -> ExactScan:
     scan = ExactScan.of(vectors)
     assert scan is not None, "the native library is not compiled"
-    scan.make_codes()
+    while not scan.is_ready():  # the first searches compare all vectors
+        pass
     return scan
 
 
