@@ -1,24 +1,23 @@
 """Colours, typeface and marks of a drawing of evidence, and their rendering to pixels.
 
-A drawing is laid out as data first: a page of marks (texts, rectangles, the photo), which
-`draw_page` renders. The colours can be told apart by colour-blind readers, and text on them is
-legible.
+A drawing is laid out as data first: a page of marks (texts, rectangles, photos), which `draw_page`
+renders. The colours can be told apart by colour-blind readers, and text on them is legible.
 
-The typeface is DejaVu Sans, in the folder `fonts` with its licence. It contains the Latin, Greek,
-Cyrillic, Hebrew and Arabic alphabets, no Chinese, Japanese or Korean characters, and few emoji;
-missing characters are drawn as an empty box.
+The typeface is DejaVu Sans where the system has it, otherwise Pillow's own, which has the letters
+of ASCII alone; missing characters are drawn as an empty box.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache
 from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
 
 Colour = tuple[int, int, int]
+# Left, top, right and bottom, in pixels of the page.
+PixelBox = tuple[float, float, float, float]
 
 BLACK: Colour = (0, 0, 0)
 WHITE: Colour = (255, 255, 255)
@@ -40,15 +39,55 @@ PALETTE: tuple[Colour, ...] = (
     (213, 94, 0),  # vermilion
 )
 
-# The tints of the smallest and of the largest share. The smallest is still visible on white.
-_LEAST, _MOST = 0.12, 1.0
-
-_FONTS = Path(__file__).with_name("fonts")
-_FILE = _FONTS / "DejaVuSans.ttf"
-_BOLD_FILE = _FONTS / "DejaVuSans-Bold.ttf"
+# The tint of the smallest share, which is still visible on white.
+_LEAST = 0.12
+_TYPEFACE = "DejaVuSans.ttf"
 # No font has a glyph for it: Unicode reserves it as a noncharacter.
 _NO_CHARACTER = "\uffff"
-_PROBE_PX = 16
+_DASH_PX, _GAP_PX = 7, 5
+
+
+class Text(NamedTuple):
+    """A line of text, with its left edge and its baseline."""
+
+    x: float
+    baseline: float
+    text: str
+    size_px: int
+    colour: Colour = FAINT_INK
+
+
+class Rectangle(NamedTuple):
+    """A box with a fill, an outline inside of its edge, or both."""
+
+    box: PixelBox
+    fill: Colour | None = None
+    outline: Colour | None = None
+    width_px: int = 1
+    dashed: bool = False
+
+
+class Photo(NamedTuple):
+    """The area that a photo fills; `place` is its number among those of the page."""
+
+    box: PixelBox
+    place: int = 0
+
+
+Mark = Text | Rectangle | Photo
+
+
+class Page(NamedTuple):
+    """A laid-out drawing: its size, and its marks from back to front."""
+
+    width_px: int
+    height_px: int
+    marks: tuple[Mark, ...]
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts of the page, in drawing order."""
+        return [mark.text for mark in self.marks if isinstance(mark, Text)]
 
 
 def colour_of(place: int) -> Colour:
@@ -57,62 +96,36 @@ def colour_of(place: int) -> Colour:
 
 
 def tint(colour: Colour, strength: float) -> Colour:
-    """Mix a colour with white.
-
-    Args:
-        colour: Colour of a region.
-        strength: From 0 to 1; 1 is the colour itself.
-    """
-    part = _LEAST + (_MOST - _LEAST) * strength
+    """Mix a colour with white; with a strength of 1 it stays itself."""
+    part = _LEAST + (1 - _LEAST) * strength
     red, green, blue = (round(255 + (value - 255) * part) for value in colour)
     return red, green, blue
 
 
 def ink_on(background: Colour) -> Colour:
-    """Return black or white, whichever has more contrast; the contrast is at least 4.5."""
-    return max((BLACK, WHITE), key=lambda ink: contrast(ink, background))
-
-
-def contrast(one: Colour, other: Colour) -> float:
-    """Return the contrast ratio of two colours as WCAG 2 defines it, 1 to 21.
-
-    >>> round(contrast((0, 0, 0), (255, 255, 255)), 1)
-    21.0
-    """
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def _luminance(colour: Colour) -> float:
-    red, green, blue = (_linear(value / 255) for value in colour)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _linear(value: float) -> float:
-    """Undo the gamma of sRGB."""
-    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+    """Return black or white, whichever has more contrast, which is then at least 4.5 (WCAG 2)."""
+    red, green, blue = ((value / 255) ** 2.2 for value in background)
+    return BLACK if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else WHITE
 
 
 @cache
-def font(size_px: int, bold: bool = False) -> ImageFont.FreeTypeFont:
-    """Load the typeface at a size.
-
-    Args:
-        size_px: Approximate height of a line without line spacing.
-        bold: Whether to load the bold weight.
-    """
-    return ImageFont.truetype(_BOLD_FILE if bold else _FILE, size_px)
+def font(size_px: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """Load the typeface at a size."""
+    try:
+        return ImageFont.truetype(_TYPEFACE, size_px)
+    except OSError:  # the system does not have it
+        return ImageFont.load_default(size_px)
 
 
-def width_px(text: str, size_px: int, bold: bool = False) -> float:
+def width_px(text: str, size_px: int) -> float:
     """Return the width of a line of text."""
-    return font(size_px, bold).getlength(text)
+    return font(size_px).getlength(text)
 
 
 def shortened(text: str, size_px: int, most_px: float) -> str:
     """Return a text, truncated with an ellipsis if it is wider than `most_px`."""
     # No letter is narrower than a tenth of its size: this limits the cost of long texts.
-    text = text if len(text) <= 10 * most_px else text[: int(10 * most_px)]
+    text = text[: int(10 * most_px)]
     if width_px(text, size_px) <= most_px:
         return text
     low, high = 0, len(text)
@@ -133,97 +146,14 @@ def printable(text: str) -> str:
 
 def is_missing(text: str) -> bool:
     """Return whether the typeface lacks a character of a text."""
-    return any(_is_missing(character) for character in set(text) if not character.isspace())
-
-
-@lru_cache(maxsize=4096)
-def _is_missing(character: str) -> bool:
-    return _drawn(character) == _drawn(_NO_CHARACTER)
+    nothing = _drawn(_NO_CHARACTER)
+    return any(_drawn(character) == nothing for character in set(text) if not character.isspace())
 
 
 def _drawn(character: str) -> bytes:
-    picture = Image.new("1", (3 * _PROBE_PX, 3 * _PROBE_PX))
-    ImageDraw.Draw(picture).text((_PROBE_PX, _PROBE_PX), character, fill=1, font=font(_PROBE_PX))
+    picture = Image.new("1", (48, 48))
+    ImageDraw.Draw(picture).text((16, 16), character, fill=1, font=font(16))
     return picture.tobytes()
-
-
-# Left, top, right and bottom, in pixels of the page.
-PixelBox = tuple[float, float, float, float]
-
-
-class Text(NamedTuple):
-    """A line of text.
-
-    Attributes:
-        x: Left edge.
-        baseline: Vertical position of the baseline.
-        text: Non-empty text.
-        size_px: Size of the typeface.
-        colour: Colour of the letters.
-        bold: Whether the bold weight is used.
-    """
-
-    x: float
-    baseline: float
-    text: str
-    size_px: int
-    colour: Colour
-    bold: bool = False
-
-
-class Rectangle(NamedTuple):
-    """A box.
-
-    Attributes:
-        box: Outer edge.
-        fill: Fill colour, or None if the rectangle is transparent.
-        outline: Outline colour, or None if there is no outline.
-        width_px: Width of the outline.
-        dashed: Whether the outline is dashed.
-    """
-
-    box: PixelBox
-    fill: Colour | None = None
-    outline: Colour | None = None
-    width_px: int = 1
-    dashed: bool = False
-
-
-class Photo(NamedTuple):
-    """The place of a photo.
-
-    Attributes:
-        box: Area that the photo fills.
-        place: Number of the photo among those of the page.
-    """
-
-    box: PixelBox
-    place: int = 0
-
-
-Mark = Text | Rectangle | Photo
-
-
-class Page(NamedTuple):
-    """A laid-out drawing.
-
-    Attributes:
-        width_px: Width of the drawing.
-        height_px: Height of the drawing.
-        marks: Marks in drawing order, from back to front.
-    """
-
-    width_px: int
-    height_px: int
-    marks: tuple[Mark, ...]
-
-    @property
-    def texts(self) -> list[str]:
-        """All texts of the page, in drawing order."""
-        return [mark.text for mark in self.marks if isinstance(mark, Text)]
-
-
-_DASH_PX, _GAP_PX = 7, 5
 
 
 def draw_page(page: Page, *photos: Image.Image | None) -> Image.Image:
@@ -232,28 +162,19 @@ def draw_page(page: Page, *photos: Image.Image | None) -> Image.Image:
     Args:
         page: Page to render.
         photos: Upright RGB photos of any size; None only where the page has no place for one.
-
-    Returns:
-        RGB image of the page's size.
     """
     picture = Image.new("RGB", (page.width_px, page.height_px), WHITE)
     pen = ImageDraw.Draw(picture)
     for mark in page.marks:
         match mark:
-            case Text():
-                pen.text(
-                    (mark.x, mark.baseline),
-                    mark.text,
-                    fill=mark.colour,
-                    font=font(mark.size_px, mark.bold),
-                    anchor="ls",
-                )
+            case Text(x, baseline, text, size_px, colour):
+                pen.text((x, baseline), text, fill=colour, font=font(size_px), anchor="ls")
             case Rectangle():
                 _draw_rectangle(pen, mark)
-            case Photo():
-                photo = photos[mark.place]
+            case Photo(box, place):
+                photo = photos[place]
                 assert photo is not None  # the page has a place for it
-                left, top, right, bottom = (round(edge) for edge in mark.box)
+                left, top, right, bottom = (round(edge) for edge in box)
                 size = right - left, bottom - top
                 picture.paste(photo.resize(size, Image.Resampling.LANCZOS), (left, top))
     return picture
@@ -262,23 +183,17 @@ def draw_page(page: Page, *photos: Image.Image | None) -> Image.Image:
 def _draw_rectangle(pen: ImageDraw.ImageDraw, mark: Rectangle) -> None:
     left, top, right, bottom = mark.box
     # Pillow includes the last pixel; regions of extremely narrow photos are thinner than a pixel.
-    edges = (left, top, max(left, right - 1), max(top, bottom - 1))
+    right, bottom = max(left, right - 1), max(top, bottom - 1)
+    outline = None if mark.dashed else mark.outline
+    pen.rectangle((left, top, right, bottom), mark.fill, outline, mark.width_px)
     if not mark.dashed:
-        pen.rectangle(edges, fill=mark.fill, outline=mark.outline, width=mark.width_px)
         return
-    pen.rectangle(edges, fill=mark.fill)
-    if mark.outline is not None:
-        _draw_dashes(pen, edges, mark.outline, mark.width_px)
-
-
-def _draw_dashes(pen: ImageDraw.ImageDraw, edges: PixelBox, colour: Colour, width_px: int) -> None:
-    left, top, right, bottom = edges
-    step = _DASH_PX + _GAP_PX
+    inner, step = mark.width_px - 1, _DASH_PX + _GAP_PX
     for x in range(round(left), round(right), step):
         end = min(x + _DASH_PX, right)
-        pen.rectangle((x, top, end, top + width_px - 1), fill=colour)
-        pen.rectangle((x, bottom - width_px + 1, end, bottom), fill=colour)
+        pen.rectangle((x, top, end, top + inner), mark.outline)
+        pen.rectangle((x, bottom - inner, end, bottom), mark.outline)
     for y in range(round(top), round(bottom), step):
         end = min(y + _DASH_PX, bottom)
-        pen.rectangle((left, y, left + width_px - 1, end), fill=colour)
-        pen.rectangle((right - width_px + 1, y, right, end), fill=colour)
+        pen.rectangle((left, y, left + inner, end), mark.outline)
+        pen.rectangle((right - inner, y, right, end), mark.outline)

@@ -27,10 +27,16 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.memory import DecodingMemory
 from aladin_service.evidence.drawing import draw_page
-from aladin_service.evidence.layout import PHOTO_PX, fitted, lay_out
+from aladin_service.evidence.layout import (
+    PHOTO_PX,
+    SIDE_PX,
+    ShownPhoto,
+    fitted,
+    lay_out,
+    lay_out_photos,
+)
 from aladin_service.evidence.pairs import Pair
 from aladin_service.evidence.png import ExplainedPair, write_png
-from aladin_service.evidence.two_photos import SIDE_PX, ShownPhoto, lay_out_photos
 
 
 def draw_pair(

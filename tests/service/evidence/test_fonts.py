@@ -2,14 +2,20 @@ from __future__ import annotations
 
 import pytest
 
+from aladin_service.evidence import drawing
 from aladin_service.evidence.drawing import font, is_missing, printable, shortened, width_px
 
 
-@pytest.mark.parametrize(
-    "text", ["Ein rotes Ünïcode", "ένας σκύλος", "красная собака", "כלב", "قطة"]
-)
-def test_alphabets_that_can_be_drawn(text: str) -> None:
-    assert not is_missing(text)
+def test_letters_of_ascii_can_be_drawn() -> None:
+    assert not is_missing('A red dog\'s "ball" (100 %), -0.5: a+b …')
+
+
+def test_without_the_systems_typeface_pillows_own_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_TYPEFACE", "no such typeface.ttf")
+    font.cache_clear()
+    assert 50 < width_px("motorcycle", 30) < 250
+    assert is_missing("狗")
+    font.cache_clear()
 
 
 @pytest.mark.parametrize("text", ["a 狗", "犬が走る", "달리는 개", "a \N{DOG FACE}"])
@@ -36,4 +42,4 @@ def test_what_has_no_picture_is_left_out() -> None:
 
 def test_a_size_is_loaded_once() -> None:
     assert font(30) is font(30)
-    assert font(30) is not font(30, bold=True)
+    assert font(30) is not font(31)

@@ -4,8 +4,8 @@ import doctest
 
 import pytest
 
-from aladin_service.evidence import text
-from aladin_service.evidence.text import are_right_to_left, visual_order
+from aladin_service.evidence import words as module
+from aladin_service.evidence.words import are_right_to_left, visual_order
 
 # Capitals stand for a script that runs from right to left, as in the examples of UAX 9.
 HEBREW = {"DOG": "כלב", "RED": "אדום", "RUNS": "רץ"}
@@ -40,4 +40,4 @@ def test_every_word_stands_once_in_any_line() -> None:
 
 
 def test_the_examples_in_the_documentation() -> None:
-    assert doctest.testmod(text).failed == 0
+    assert doctest.testmod(module).failed == 0
