@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aladin_index.search.unreliable import unreliable_reason
 from aladin_index.search.whole_words import join_evidence
 
 # For annotations only: `aladin search --url` prints its hits without importing torch and rich.
@@ -135,6 +134,21 @@ def conversion_table(report: ConversionReport) -> Table:
 # Fields of an index that are named where a filter or a sort names none of them.
 _NAMED_FIELDS = 20
 
+# Why an answer has no probabilities, by the code in `unreliable_because`.
+_REASONS = {
+    "other_photos": "the index's calibration was fitted on other data, to which most of these "
+    "photos do not belong; aladin calibrate CHECKPOINT DATA --index INDEX fits one to the index",
+    "no_alignment": "the index's calibration judges by the scores of both stages, and the second "
+    "gave none",
+    "several_parts": "the index's calibration was fitted to queries of one part",
+    "box": "the index's calibration was fitted to whole photos",
+}
+
+
+def unreliable_reason(code: str | None) -> str:
+    """Explain why an answer has no probabilities; a code of a newer service stands for itself."""
+    return _REASONS.get(code or "", code or "the index's calibration may not judge this query")
+
 
 def answer_lines(
     answer: SearchAnswer, known: Sequence[str] = (), *, filtered: bool = False
@@ -177,7 +191,7 @@ def answer_lines(
     if answer.no_match:
         yield "nothing is likely to match"
     if "min_probability" in answer.degraded:
-        reason = unreliable_reason(answer.unreliable_because, remedy=True)
+        reason = unreliable_reason(answer.unreliable_because)
         yield f"--min-probability was not applied: {reason}"
     if answer.suggestion:
         wanted, *negated = (part.text for part in answer.suggestion)
