@@ -83,17 +83,11 @@ class IndexEvaluation:
     """Evaluation of one generation of an index on a data set.
 
     Attributes:
-        generation: Generation that was searched.
-        images: Number of images that were evaluated.
-        texts: Number of texts that were evaluated.
         served: Evaluation of the two stages through the index.
         gain: Difference in rsum: the two stages minus matching alone.
         curve: Metrics against the number of candidates, or None if not requested.
     """
 
-    generation: int
-    images: int
-    texts: int
     served: ServedEvaluation
     gain: Interval
     curve: CandidateCurve | None
@@ -104,7 +98,6 @@ class SystemEvaluation:
     """What `aladin evaluate` reports.
 
     Attributes:
-        model_id: SHA-256 of the network's weights.
         exhaustive: Metrics by score name: those of the network's heads, and fused.
         mean_difference: Mean score of matching pairs minus that of all other pairs, by head.
         cross_ranks: Ranks of the matching pairs in both directions at once, by head.
@@ -114,7 +107,6 @@ class SystemEvaluation:
             minus fused without, or None if the checkpoint has no correction.
     """
 
-    model_id: str
     exhaustive: dict[str, RetrievalMetrics]
     mean_difference: dict[str, float]
     cross_ranks: dict[str, RankSummary]
@@ -174,23 +166,20 @@ def evaluate_system(
     correction = read_correction(checkpoint_folder, checkpoint.model_id)
     if index is None:
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction)
-        return _report(checkpoint.model_id, exhaustive, folds)
+        return _report(exhaustive, folds)
     # Opened first, so that an index of another network is refused before the long work.
     engine = engine_options(index)
     with closing(open_backend(index, checkpoint=checkpoint, engine=engine)) as opened:
         searcher = TwoStageSearcher(opened)
         queries = _queries(searcher, records, progress)  # refuses records that the index lacks
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction)
-        of_index = _evaluate_index(
-            searcher, queries, records, exhaustive, curve_candidates, progress
-        )
-    return replace(_report(checkpoint.model_id, exhaustive, folds), index=of_index)
+        of_index = _evaluate_index(searcher, queries, exhaustive, curve_candidates, progress)
+    return replace(_report(exhaustive, folds), index=of_index)
 
 
 def _evaluate_index(
     searcher: TwoStageSearcher,
     queries: EvaluationQueries,
-    records: Sequence[Record],
     exhaustive: ExhaustiveEvaluation,
     curve_candidates: Sequence[int] | None,
     progress: Progress,
@@ -201,16 +190,13 @@ def _evaluate_index(
     if curve_candidates is not None:
         curve = candidate_curve(searcher, queries, curve_candidates, progress)
     return IndexEvaluation(
-        generation=searcher.index.generation,
-        images=len(records),
-        texts=len(queries.texts),
         served=served,
         gain=paired_bootstrap(served.ranks, matching, exhaustive.image_of_text),
         curve=curve,
     )
 
 
-def _report(model_id: str, exhaustive: ExhaustiveEvaluation, folds: int) -> SystemEvaluation:
+def _report(exhaustive: ExhaustiveEvaluation, folds: int) -> SystemEvaluation:
     folded = None
     if folds > 1:
         folded = FoldedEvaluation(folds, _without_index(exhaustive.folded_metrics(folds)))
@@ -219,7 +205,6 @@ def _report(model_id: str, exhaustive: ExhaustiveEvaluation, folds: int) -> Syst
         both = ranks["corrected_fused"], ranks["fused"]
         gain = paired_bootstrap(*both, exhaustive.image_of_text)
     return SystemEvaluation(
-        model_id=model_id,
         exhaustive=_without_index(exhaustive.metrics()),
         mean_difference=exhaustive.mean_difference,
         cross_ranks={
