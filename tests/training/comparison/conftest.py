@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -58,7 +57,7 @@ def _finish_run(
     curve: Sequence[float] = (100.0, 150.0),
     logged: Mapping[str, Sequence[float]] = MappingProxyType({}),
     ahead: float = 2.0,
-    queries: str | None = "of four photos",
+    queries: str = "of four photos",
 ) -> RunEvaluation:
     """Write four photos' worth of results, with two captions each.
 
@@ -71,8 +70,7 @@ def _finish_run(
         final_step_s: seconds of its steps; validation and batches took 30 each.
         curve: validation rsums of the final stage, after steps 2, 4, ...
         logged: more entries of its log by name, after the same steps.
-        ahead: by how much the scores of positive pairs are raised; infinite to leave out what
-            evaluations of an earlier version lack.
+        ahead: by how much the scores of positive pairs are raised.
         queries: digest of the photos and captions.
     """
     write_json(run.folder / "recipe.json", dump_config(run.recipe))
@@ -96,7 +94,7 @@ def _finish_run(
     image_of_text = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])
     generator = torch.Generator().manual_seed(run.recipe.seed)
     scores = torch.randn(4, 8, generator=generator)
-    scores[image_of_text, torch.arange(8)] += 2 if math.isinf(ahead) else ahead
+    scores[image_of_text, torch.arange(8)] += ahead
     ranks = Ranks(torch.tensor(text_ranks), torch.tensor(image_ranks))
     worst = Ranks(torch.full((8,), 20), torch.full((4,), 20))
     evaluation = RunEvaluation(
@@ -110,11 +108,14 @@ def _finish_run(
             "alignment": score_histogram(scores, image_of_text),
         },
         image_of_text=image_of_text,
+        cross_ranks={
+            name: cross_retrieval_ranks(scores, image_of_text) for name in ("matching", "alignment")
+        },
+        separation={
+            name: separation_of_queries(scores, image_of_text) for name in ("matching", "alignment")
+        },
         queries=queries,
     )
-    if math.isfinite(ahead):
-        evaluation.cross_ranks["matching"] = cross_retrieval_ranks(scores, image_of_text)
-        evaluation.separation["matching"] = separation_of_queries(scores, image_of_text)
     save_evaluation(run.folder, evaluation)
     return evaluation
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,18 +134,6 @@ def test_separation_is_judged_by_the_scores(
     assert apart.found is not None
     assert apart.found.interval == pytest.approx((0.5, 0.5, 0.5), abs=1e-6)
     assert (apart.verdict, not_apart.verdict) == (Verdict.CONFIRMED, Verdict.REFUTED)
-
-
-def test_separation_of_an_earlier_version_s_evaluations_is_open(
-    finished: ComparisonPlan, finish_run: FinishRun
-) -> None:
-    third = finished.recipes[2]
-    for seed in finished.seeds[:2]:
-        finish_run(finished.run(third, seed), FOUND, FOUND[:4], ahead=math.inf)
-    for measure, seeds in (("rsum", 3), ("md", 1), ("margin", 1)):
-        (only,) = judged(finished, claimed("third", "base", measure=measure))
-        assert only.seeds == seeds, measure
-        assert (only.verdict is Verdict.OPEN) == (seeds < 3)
 
 
 def test_separation_is_written_in_the_scores_unit(

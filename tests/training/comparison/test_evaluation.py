@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from aladin_training.comparison.evaluation import (
     RunEvaluation,
@@ -39,11 +38,8 @@ def test_everything_comes_back(finish_run: Callable[..., RunEvaluation], run: Pl
         assert histogram.edges() == saved.histograms[name].edges()
         assert torch.equal(histogram.positive, saved.histograms[name].positive)
         assert torch.equal(histogram.negative, saved.histograms[name].negative)
-        before = saved.histograms[name].hardest
-        assert histogram.hardest is not None
-        assert before is not None
-        assert torch.equal(histogram.hardest, before)
-    assert loaded.cross_ranks.keys() == loaded.separation.keys() == {"matching"}
+        assert torch.equal(histogram.hardest, saved.histograms[name].hardest)
+    assert loaded.cross_ranks.keys() == loaded.separation.keys() == {"matching", "alignment"}
     assert torch.equal(loaded.cross_ranks["matching"], saved.cross_ranks["matching"])
     for direction in ("text_to_image", "image_to_text"):
         read, written = (
@@ -51,30 +47,6 @@ def test_everything_comes_back(finish_run: Callable[..., RunEvaluation], run: Pl
         )
         for values, before in zip(read, written, strict=True):
             assert torch.equal(values, before)
-
-
-def test_an_evaluation_without_ranks_of_pairs_and_separation_is_read(
-    finish_run: Callable[..., RunEvaluation], run: PlannedRun
-) -> None:
-    """As an earlier version wrote it."""
-    saved = finish_run(run, TEXT_RANKS, IMAGE_RANKS, ahead=math.inf)
-    loaded = load_evaluation(run.folder, "val")
-    assert loaded is not None
-    assert loaded.cross_ranks == loaded.separation == {}
-    assert loaded.cross_rank == saved.cross_rank
-
-
-def test_an_evaluation_without_hardest_negatives_is_read(
-    finish_run: Callable[..., RunEvaluation], run: PlannedRun
-) -> None:
-    """Evaluations of an earlier version have none; a report draws the rest."""
-    finish_run(run, TEXT_RANKS, IMAGE_RANKS)
-    file = run.folder / "evaluation.safetensors"
-    arrays = {name: each for name, each in load_file(file).items() if "hardest" not in name}
-    save_file(arrays, file)
-    loaded = load_evaluation(run.folder, "val")
-    assert loaded is not None
-    assert all(each.hardest is None for each in loaded.histograms.values())
 
 
 def test_the_numbers_can_be_read_without_us(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,13 +48,12 @@ def test_bars_of_cross_ranks_reach_from_a_rank_to_its_double(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    base, long, third = plan.recipes
+    base, long, _ = plan.recipes
     for recipe, of_pairs in ((base, [1, 1, 1, 1, 2, 3, 4, 7]), (long, [1, 2, 3, 3, 7, 8, 8, 9])):
         run = plan.run(recipe, 0)
         evaluation = finish_run(run, [0] * 8, [0] * 4)
-        of_score = {"matching": torch.tensor(of_pairs)}
+        of_score = dict.fromkeys(("matching", "alignment"), torch.tensor(of_pairs))
         save_evaluation(run.folder, dataclasses.replace(evaluation, cross_ranks=of_score))
-    finish_run(plan.run(third, 0), [0] * 8, [0] * 4, ahead=math.inf)  # of an earlier version
     drawn: list[Any] = []
     monkeypatch.setattr(
         "aladin_training.comparison.figures.save_figure", lambda figure, _: drawn.append(figure)
@@ -67,10 +65,3 @@ def test_bars_of_cross_ranks_reach_from_a_rank_to_its_double(
     assert list(of_long.edges) == list(of_base.edges) == [1, 2, 4, 8, 16]
     assert list(of_long.values) == [12.5, 37.5, 12.5, 37.5]
     assert list(of_base.values) == [50, 25, 25, 0]
-
-
-def test_without_ranks_of_pairs_there_is_nothing_to_draw(
-    plan: ComparisonPlan, finish_run: Callable[..., RunEvaluation], tmp_path: Path
-) -> None:
-    finish_run(plan.run(plan.recipes[0], 0), [0] * 8, [0] * 4, ahead=math.inf)
-    assert not draw_cross_ranks(summarize_plan(plan, {}, {}), tmp_path / "cross_ranks.png")

@@ -34,7 +34,9 @@ def evaluated(of: Tensor) -> RunEvaluation:
         cross_rank={},
         histograms={},
         image_of_text=OWNERS,
+        cross_ranks={},
         separation={"matching": separation_of_queries(of, OWNERS)},
+        queries="",
     )
 
 

@@ -145,7 +145,7 @@ def evaluated_records(run: PlannedRun, split: str, memory: SetMemory) -> Sequenc
 def check_queries(runs: Sequence[PlannedRun], split: str) -> None:
     """Refuse to report finished runs beside others if their data set has changed meanwhile.
 
-    Data sets that cannot be read are not compared, nor are evaluations of an earlier version.
+    Data sets that cannot be read are not compared.
 
     Args:
         runs: Runs of a comparison, finished or not.
@@ -157,7 +157,7 @@ def check_queries(runs: Sequence[PlannedRun], split: str) -> None:
     present: dict[tuple[str, bool], str | None] = {}
     for run in runs:
         evaluation = finished_evaluation(run, split)
-        if split == SELECTION or evaluation is None or evaluation.queries is None:
+        if split == SELECTION or evaluation is None:
             continue
         source, require_photos = run.recipe.data.source, run.recipe.data.regions is None
         key = source, require_photos

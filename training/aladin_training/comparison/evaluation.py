@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,14 +46,14 @@ class ScoreHistogram(NamedTuple):
         positive: Number of pairs of a photo and one of its captions in each bin, (bins,) float64.
         negative: Number of all other pairs in each bin, (bins,) float64.
         hardest: Number of queries whose hardest negative is in each bin, of both directions,
-            (bins,) float64; None in evaluations of an earlier version.
+            (bins,) float64.
     """
 
     low: float
     high: float
     positive: Tensor
     negative: Tensor
-    hardest: Tensor | None
+    hardest: Tensor
 
     def edges(self) -> list[float]:
         """Return the edges of all bins."""
@@ -105,10 +104,9 @@ class RunEvaluation:
         folds: Number of contiguous blocks of photos, each ranked among itself (COCO's "1K" has 5);
             1 is the whole split. Distributions, MD and cross ranks are always those of the whole.
         cross_ranks: AOQ's cross-retrieval rank of each positive pair, (texts,) int64, by score
-            name; empty in evaluations of an earlier version.
-        separation: Scores of each query's matches and of all others, by score name; likewise.
-        queries: Digest of the split's photos and captions; None in evaluations of an earlier
-            version.
+            name of the heads.
+        separation: Scores of each query's matches and of all others, by score name of the heads.
+        queries: Digest of the split's photos and captions.
     """
 
     model_id: str
@@ -118,16 +116,10 @@ class RunEvaluation:
     cross_rank: dict[str, float]
     histograms: dict[str, ScoreHistogram]
     image_of_text: Tensor
+    cross_ranks: dict[str, Tensor]
+    separation: dict[str, Separation]
+    queries: str
     folds: int = 1
-    cross_ranks: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
-    separation: dict[str, Separation] = field(default_factory=dict[str, Separation])
-    queries: str | None = None
-
-    def has_queries_of(self, other: RunEvaluation) -> bool:
-        """Tell whether both are of the same photos and captions, as far as they record it."""
-        if None not in (self.queries, other.queries) and self.queries != other.queries:
-            return False
-        return torch.equal(self.image_of_text, other.image_of_text)
 
     def metrics(self) -> dict[str, RetrievalMetrics]:
         """Summarise the ranks by score name."""
@@ -149,8 +141,7 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
     for name, histogram in evaluation.histograms.items():
         arrays[f"histogram.{name}.positive"] = histogram.positive.clone()
         arrays[f"histogram.{name}.negative"] = histogram.negative.clone()
-        if histogram.hardest is not None:
-            arrays[f"histogram.{name}.hardest"] = histogram.hardest.clone()
+        arrays[f"histogram.{name}.hardest"] = histogram.hardest.clone()
     for name, ranks_of_pairs in evaluation.cross_ranks.items():
         arrays[f"cross_ranks.{name}"] = ranks_of_pairs.clone()
     for name, separation in evaluation.separation.items():
@@ -197,9 +188,8 @@ def load_evaluation(folder: Path, split: str, folds: int = 1) -> RunEvaluation |
         numbers: dict[str, Any] = json.loads((folder / _NUMBERS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    wanted = {"schema_version": SCHEMA_VERSION, "split": split}
-    # Files without the key are of whole splits.
-    if {key: numbers.get(key) for key in wanted} != wanted or numbers.get("folds", 1) != folds:
+    wanted = {"schema_version": SCHEMA_VERSION, "split": split, "folds": folds}
+    if {key: numbers.get(key) for key in wanted} != wanted:
         return None
     weights = folder / "checkpoint"
     model_id = read_model_id(weights) if (weights / WEIGHTS).exists() else numbers["model_id"]
@@ -221,31 +211,21 @@ def load_evaluation(folder: Path, split: str, folds: int = 1) -> RunEvaluation |
                 high,
                 arrays[f"histogram.{name}.positive"],
                 arrays[f"histogram.{name}.negative"],
-                arrays.get(f"histogram.{name}.hardest"),
+                arrays[f"histogram.{name}.hardest"],
             )
             for name, (low, high) in numbers["histogram_range"].items()
         },
         image_of_text=arrays["image_of_text"],
         folds=folds,
-        cross_ranks={
-            name: ranks
-            for name in numbers["cross_rank"]
-            if (ranks := arrays.get(f"cross_ranks.{name}")) is not None
+        cross_ranks={name: arrays[f"cross_ranks.{name}"] for name in numbers["cross_rank"]},
+        separation={
+            name: Separation(
+                *(QueryScores(*arrays[f"separation.{name}.{each}"]) for each in _DIRECTIONS)
+            )
+            for name in numbers["mean_difference"]
         },
-        separation=_separation(arrays, numbers["mean_difference"]),
-        queries=numbers.get("queries"),
+        queries=numbers["queries"],
     )
-
-
-def _separation(arrays: dict[str, Tensor], names: Iterable[str]) -> dict[str, Separation]:
-    found: dict[str, Separation] = {}
-    for name in names:
-        of_texts, of_images = (
-            arrays.get(f"separation.{name}.{direction}") for direction in _DIRECTIONS
-        )
-        if of_texts is not None and of_images is not None:
-            found[name] = Separation(QueryScores(*of_texts), QueryScores(*of_images))
-    return found
 
 
 def is_trained(run: PlannedRun) -> bool:

@@ -49,8 +49,6 @@ def draw_distributions(comparison: Comparison, file: Path) -> bool:
             (histogram.negative, "negative pairs", _NEGATIVE, True),
             (histogram.hardest, "hardest negative of each query", _HARDEST, False),
         ):
-            if counts is None:
-                continue
             density = (counts / counts.sum().clamp(min=1)).tolist()
             edges = histogram.edges()
             if filled:
@@ -80,9 +78,9 @@ def draw_cross_ranks(comparison: Comparison, file: Path) -> bool:
         Whether there was anything to draw.
     """
     ranks = {
-        summary.recipe.name: found
+        summary.recipe.name: _first(summary).cross_ranks[summary.score]
         for summary in comparison.summaries
-        if summary.runs and (found := _first(summary).cross_ranks.get(summary.score)) is not None
+        if summary.runs
     }
     if not ranks:
         return False
@@ -191,7 +189,7 @@ def _ranges(summaries: Sequence[RecipeSummary]) -> dict[str, tuple[float, float]
 
 def _populated(histogram: ScoreHistogram) -> tuple[float, float]:
     """Return the range of the bins with a visible share of the pairs of a kind."""
-    kinds = [counts for counts in histogram[2:] if isinstance(counts, Tensor)]
+    kinds = histogram.positive, histogram.negative, histogram.hardest
     visible = [counts > _VISIBLE * counts.sum() for counts in kinds]
     bins = torch.stack(visible).any(dim=0).nonzero().flatten()
     edges = histogram.edges()

@@ -27,8 +27,7 @@ def decimals(measure: Measure) -> int:
 def has_measure(evaluation: RunEvaluation, score: str, measure: Measure) -> bool:
     """Tell whether an evaluation has a measure of a score.
 
-    Rankings of several heads together have no scores of their own, and evaluations of an earlier
-    version no `separation`.
+    Rankings of several heads together have no scores of their own.
     """
     known = evaluation.ranks if measure in ("rsum", "r1") else evaluation.separation
     return score in known

@@ -98,7 +98,7 @@ class StepTime(NamedTuple):
         baseline_ms: Median of the baseline's steps.
         ratio: Median over the rounds of the ratio of the two.
         peak_bytes: Memory that a step of the recipe allocates at its most, beyond the weights, the
-            optimizer's state and the batch; None in files of an earlier version.
+            optimizer's state and the batch; None if it was not measured.
     """
 
     ms: float

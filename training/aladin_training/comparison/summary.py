@@ -302,7 +302,7 @@ def difference(
     pairs = [
         (ours[seed].evaluation, theirs[seed].evaluation) for seed in sorted(ours.keys() & theirs)
     ]
-    if not pairs or not all(our.has_queries_of(their) for our, their in pairs):
+    if not pairs or not all(our.queries == their.queries for our, their in pairs):
         return None
     found = [gains(measure, our, our_score, their, their_score) for our, their in pairs]
     return resample_gains(found, pairs[0][0].image_of_text)
