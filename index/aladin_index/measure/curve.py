@@ -27,7 +27,7 @@ from aladin_index.measure.curve_points import (
     search_times,
 )
 from aladin_index.measure.evaluate import EvaluationQueries, Question
-from aladin_index.search.backend import Collection, SecondStageQuery
+from aladin_index.search.backend import Collection
 from aladin_index.search.candidates import Ranking
 from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.search.searcher import TwoStageSearcher
@@ -90,21 +90,17 @@ class ListedOrders:
         # Rows may be arbitrary numbers, see `SearchSide`.
         self._rows = np.sort(everything)
         self._align = side.align(tokens, modality, self._rows)
-        self._second_stage = SecondStageQuery(tokens, modality)
 
-    def first_stage(self, num_candidates: int, weight: float | None = None) -> FirstStageOrder:
+    def first_stage(self, num_candidates: int) -> FirstStageOrder:
         """Request as many blocks of candidates from the first stage as the page spans.
 
         Args:
             num_candidates: Number of candidates of a block.
-            weight: Weight of the alignment score, for a first stage that was fitted to it, or None
-                for candidates by the cosines.
         """
         total = self._side.count
         block = min(num_candidates, total)
         stop = min(-(-self._listed // block) * block, total)
-        second_stage = self._second_stage._replace(weight=weight)
-        return FirstStageOrder(*self._side.order(self._embedding, stop, block, second_stage)[:3])
+        return FirstStageOrder(*self._side.order(self._embedding, stop, block)[:3])
 
     def page(self, order: FirstStageOrder, fusion: DirectionFusion, weight: float) -> Ranking:
         """Order the candidates by the fusion, and return the page.
@@ -267,8 +263,8 @@ class _Direction:
         for place, (query, right_ids) in enumerate(self._questions):
             orders = ListedOrders(self._side, query, self._modality, _LISTED)
             right = self._rows(right_ids)
+            firsts = [orders.first_stage(number) for number in numbers]
             for row, rule in enumerate(RULES):
-                firsts = [orders.first_stage(number, weights[rule]) for number in numbers]
                 pages = [orders.page(first, fusion, weights[rule]) for first in firsts]
                 exhaustive = pages[-1].rows[:_TOP]
                 for column, (first, page) in enumerate(zip(firsts, pages, strict=True)):

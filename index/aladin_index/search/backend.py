@@ -137,13 +137,13 @@ class SecondStageQuery(NamedTuple):
     Attributes:
         tokens: (query_tokens, d_align) float32, of the query.
         modality: Modality of the query.
-        weight: Weight of the alignment in the fusion that orders the hits, or None if the cosines
-            order them.
+        ranks: Whether the alignment has a weight in the order of the hits, so that bounds of it are
+            of use.
     """
 
     tokens: Float[np.ndarray, "query_tokens dim"]
     modality: Modality
-    weight: float | None = None
+    ranks: bool = False
 
 
 class FirstStageQuery(NamedTuple):

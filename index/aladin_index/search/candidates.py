@@ -319,7 +319,7 @@ def find_pool(search: ValidSearch, ordered: Ordered, *, ranks_head: bool) -> Que
     if search.candidates < size:
         # Search again: fewer candidates must not change the pool, whose scores the calibration was
         # fitted to.
-        second_stage = search.second_stage and search.second_stage._replace(weight=None)
+        second_stage = search.second_stage and search.second_stage._replace(ranks=False)
         pool = search.collection.order(search.embedding, size, size, second_stage)
         return QueryPool(pool.rows, pool.match, heads_ranking=False)
     return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)

@@ -90,5 +90,5 @@ def _with_words(search: ValidSearch, words: NDArray[np.float32]) -> ValidSearch:
         search,
         query=search.query._replace(encoding=Encoding.of_item(embedding, words)),
         tokens=words,
-        second_stage=stage and SecondStageQuery(words, stage.modality, stage.weight),
+        second_stage=stage and SecondStageQuery(words, stage.modality, stage.ranks),
     )

@@ -210,7 +210,6 @@ class LiveCollection:
         found = {n: iter(base.candidates_of_all(q, n, of_base)) for n, q in together.items()}
         ordered: list[Ordered] = []
         for query, count, num_candidates, second_stage in searches:
-            fused = second_stage if second_stage is not None and second_stage.weight else None
             candidates, upper = min(num_candidates, total), None
             rows, match = base.order(
                 query, count, num_candidates, of_base, next(found[num_candidates])
@@ -219,10 +218,11 @@ class LiveCollection:
                 added, of_new = exact_search(changes.embeddings, query, count, of_added)
                 added = added + changes.base_count
                 rows, match = merge_orders(rows, match, added, of_new, count)
-            elif base.bounds is not None and fused is not None and len(rows) >= LEAST_BOUNDED:
-                upper = base.bounds.of_candidates(fused.tokens, fused.modality, rows)
+            elif base.bounds and second_stage and second_stage.ranks and len(rows) >= LEAST_BOUNDED:
+                tokens, modality, _ = second_stage
+                upper = base.bounds.of_candidates(tokens, modality, rows)
                 if upper is not None and base.entry.corrected:
-                    upper = upper - self.biases(fused.tokens, fused.modality, rows)[:, 1]
+                    upper = upper - self.biases(tokens, modality, rows)[:, 1]
             ordered.append(Ordered(rows, match, candidates, upper))
         return ordered
 

@@ -220,7 +220,7 @@ class TwoStageSearcher:
             width = collection.entry.vector_dim
             embedding = query_vectors(embedding, width, crossing=is_crossing)
         # Bounds are those of words with regions: regions that search photos have none.
-        in_first = weight if reranks and is_crossing else None
+        ranks = reranks and is_crossing and weight != 0
         return ValidSearch(
             query=query,
             modality=modality,
@@ -231,7 +231,7 @@ class TwoStageSearcher:
             collection=collection,
             embedding=embedding,
             tokens=tokens,
-            second_stage=SecondStageQuery(tokens, modality, in_first) if aligns else None,
+            second_stage=SecondStageQuery(tokens, modality, ranks) if aligns else None,
             is_crossing=is_crossing,
             is_aligned=is_aligned,
             reranks=reranks,
