@@ -78,7 +78,6 @@ NOT_RUN = {
     "aladin search FOLDER": "needs a vector database",
     "aladin search {home}/Pictures": "needs a library, which `aladin photos FOLDER` makes",
     "aladin index push": "needs a vector database",
-    "aladin index rollback FOLDER": "needs a vector database",
     "aladin index sync INDEX FOLDER --watch": "watches until it is stopped",
     "aladin index build --model runs/aladin-vinvl": "needs VinVL's regions of COCO",
     "aladin index upgrade": "needs a second model; tests/service/commands/index runs it",
