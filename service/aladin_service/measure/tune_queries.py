@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def queries_of(
-    source: Path, count: int, regions: RegionStore | None = None, *, texts_only: bool = False
+    source: Path, count: int, regions: RegionStore | None = None
 ) -> Callable[[Network], Mapping[Modality, TuneQueries]]:
     """Return a function that reads and encodes queries.
 
@@ -35,7 +35,6 @@ def queries_of(
         count: Number of queries of each modality, drawn evenly from the file; all if there are
             fewer.
         regions: Regions of the photos, for a network that reads regions.
-        texts_only: Whether photos of the source are ignored.
 
     Returns:
         A function of the network, which raises InputError where the file has no query, or one
@@ -47,7 +46,7 @@ def queries_of(
         texts = _sample(_texts(source), count)
         if texts:
             queries["text"] = queries_of_encoding(_encode_texts(model, texts), "text")
-        if source.suffix.lower() != ".txt" and not texts_only:
+        if source.suffix.lower() != ".txt":
             items = _items(lambda: image_items(source, None, regions))
             photos = _sample((item for item in items if isinstance(item, ImageItem)), count)
             if photos:
@@ -56,8 +55,7 @@ def queries_of(
                     raise InputError(f"{source}: none of {len(photos)} photos can be read")
                 queries["image"] = queries_of_encoding(encode_images(model, inputs), "image")
         if not queries:
-            wanted = "texts" if texts_only else "texts or photos"
-            raise InputError(f"{source}: expected {wanted} as queries, got none")
+            raise InputError(f"{source}: expected texts or photos as queries, got none")
         return queries
 
     return read
