@@ -232,7 +232,7 @@ def serve_index(
 def open_tracing(*, wanted: bool) -> OtelTracing | None:
     """Enable tracing if the setting or OpenTelemetry's variables request it.
 
-    Nothing of the packages, which are an extra, is imported otherwise.
+    Nothing of the packages, an extra (``aladin-search[otel]``), is imported otherwise.
 
     Args:
         wanted: Trace even if no variable gives a destination; the spans are then sent to a
