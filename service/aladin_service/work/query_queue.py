@@ -215,7 +215,9 @@ class QueryQueue:
         self._pulling += 1
         try:
             while True:
-                since_s = {name: each[0].since_s for name, each in self._queues.items() if each}
+                since_s: dict[QueueName, float] = {
+                    name: each[0].since_s for name, each in self._queues.items() if each
+                }
                 if since_s:
                     chosen = min(since_s, key=since_s.__getitem__)
                     count = len(self._queues[chosen])
