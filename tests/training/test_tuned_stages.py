@@ -183,27 +183,6 @@ def test_a_teacher_from_before_a_tuned_stage_sees_its_own_encoders_features(
     assert (own.of("alignment") - expected.of("alignment")).abs().max() > 0.1
 
 
-def test_several_teachers_see_their_own_encoders_features(
-    recipe_path: Path, tmp_path: Path
-) -> None:
-    recipe = load_recipe(recipe_path)
-    prepared, before = prepared_with_tuned_text(recipe)
-    now = dataclasses.replace(before, model=copy.deepcopy(prepared.model).eval())
-    distilled = {"distillation": TaskConfig(loss="listnet")}
-    stage = StageConfig(name="last", tasks=distilled, teacher=("before", "now"), batch_size=4)
-    trainer = set_up_stage(
-        recipe, stage, prepared, tmp_path, Earlier(before=before, now=now), NullProgress()
-    )
-    batch = next(trainer.epoch(0))
-    (task,) = trainer.task.branches
-    found = task.scores(batch, encode_directly).teacher()
-    raw = _raw_batch(prepared, stage)
-    with torch.inference_mode():
-        each = [BatchScores(teacher.model, raw).of("alignment") for teacher in (before, now)]
-    assert (each[0] - each[1]).abs().max() > 0.1
-    torch.testing.assert_close(found, (each[0] + each[1]) / 2, atol=2e-2, rtol=0)
-
-
 def test_anchors_see_their_own_encoders_features(recipe_path: Path, tmp_path: Path) -> None:
     stage = StageConfig(
         name="last",

@@ -189,7 +189,7 @@ def calibrate(
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the probabilities of hits, and when to say that nothing matches.
+    """Fit the probabilities of hits, and when nothing matches.
 
     In: CHECKPOINT, and the photos and captions of DATA. Every caption is a query for its photo,
     and every photo for its captions: once among all items and once without the right answers. So

@@ -10,12 +10,9 @@ import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-import httpx
 from fastapi import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from aladin_service.client.clients import AsyncAladinClient
-from aladin_service.client.connection import RetryPolicy
 from aladin_service.http.access.rate_limits import TokenBucket
 from aladin_service.http.error_responses import error_response
 from aladin_service.http.errors import RateLimitedError
@@ -23,6 +20,8 @@ from aladin_service.http.middleware import LayeredApplication
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from aladin_service.client.clients import AsyncAladinClient
 
 
 class _Agent:
@@ -55,6 +54,11 @@ _AGENT: ContextVar[_Agent] = ContextVar("agent")
 
 def client_of(app: LayeredApplication) -> AsyncAladinClient:
     """Return a client of an application in this process, past its access control."""
+    # Not before the first request of an agent: a service imports no HTTP client.
+    import httpx
+
+    from aladin_service.client.clients import AsyncAladinClient
+    from aladin_service.client.connection import RetryPolicy
 
     async def inside(scope: Scope, receive: Receive, send: Send) -> None:
         agent = _AGENT.get(None) or _Agent()

@@ -190,7 +190,7 @@ def test_a_runtime_that_is_not_installed_or_for_another_device_is_named(
     with pytest.raises(ConfigError, match="it computes on the CPU, not cuda:0"):
         load_for_inference(exported_checkpoint, "cuda:0")
     monkeypatch.setattr(onnx_runtime, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[onnx\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[serve\]'"):
         load_for_inference(exported_checkpoint)
     monkeypatch.delenv("ALADIN_RUNTIME")
     assert isinstance(load_for_inference(exported_checkpoint).model, AladinModel)

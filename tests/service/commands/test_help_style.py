@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -110,19 +109,3 @@ print(*({absent!r} & set(sys.modules)), file=sys.stderr)
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stderr.splitlines()[-1] == "", done.stderr
-
-
-def test_a_search_with_words_needs_no_transformers(index_folder: Path) -> None:
-    script = f"""
-import sys
-sys.argv = ["aladin", "search", {str(index_folder)!r}, "a red dog", "-k", "1"]
-from aladin_service.cli import main
-try:
-    main()
-except SystemExit as ended:
-    assert not ended.code
-assert "transformers" not in sys.modules
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 2

@@ -112,5 +112,5 @@ def test_targets_are_the_ends_of_names(encoder: Encoder) -> None:
 
 def test_a_missing_peft_is_named(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"aladin-search\[lora\]"):
+    with pytest.raises(ConfigError, match=r"aladin-search\[cpu\]"):
         check_targets(encoder, None)
