@@ -114,7 +114,7 @@ def test_make_test_installs_the_extras_that_are_locked() -> None:
 
 def test_messages_name_extras_that_there_are_by_the_line_that_installs_them() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {*project["optional-dependencies"], "{extra}", "{}"}
+    extras = {*project["optional-dependencies"], "{extra}"}
     named: list[str] = []
     for package in ("aladin", "training", "index", "service"):
         for file in (ROOT / package).rglob("*.py"):

@@ -53,10 +53,10 @@ JobQueueName = Literal["read", "picture", "original", "write"]
 # Threads of a worker for the jobs of each queue: look-ups mostly wait for the disk, pictures use a
 # processor, changes of an index are serialized.
 QUEUE_THREADS: Mapping[JobQueueName, int] = {"read": 4, "picture": 2, "original": 2, "write": 2}
+JOB_THREADS = sum(QUEUE_THREADS.values())
+
 # Memory for scaled photos, and as much for full-size ones that had to be re-encoded.
 _PICTURE_CACHE_BYTES = 64 * 2**20
-
-JOB_THREADS = sum(QUEUE_THREADS.values())
 
 # Upper bounds on the length of a queue, whatever the settings allow: a photo at full size takes up
 # to seconds, so the last job of a longer queue would time out.

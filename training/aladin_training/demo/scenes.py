@@ -80,20 +80,6 @@ def draw_data_set(
     return file
 
 
-def describe_scenes(scenes: int, group_size: int = 4, captions: int = 5) -> list[list[str]]:
-    """Write captions of scenes that are not drawn, always the same ones.
-
-    Args:
-        scenes: Number of scenes.
-        group_size: See `draw_data_set`.
-        captions: Captions of each scene.
-
-    Returns:
-        The captions of each scene.
-    """
-    return [texts for _, texts in _scenes_of("described", scenes, group_size, captions)]
-
-
 def _scenes_of(
     seed: str, count: int, group_size: int, captions: int
 ) -> Iterator[tuple[Scene, list[str]]]:
