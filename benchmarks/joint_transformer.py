@@ -220,16 +220,16 @@ def time_searches(root: Path, queries: TextQueries) -> dict[str, float]:
     use_one_thread()
     searches = len(queries.words)
     with open_index(root) as index:
-        side = index.side("images").base
+        collection = index.collection("images").base
         asking = TextSearches(TwoStageSearcher(index), queries)
 
         def alignment(turn: int) -> object:
             words = queries.words[turn % searches]
-            return largest(alignment_with_all([words], "text", side.tokens)[0], TOP)
+            return largest(alignment_with_all([words], "text", collection.tokens)[0], TOP)
 
         # Not in turn: reading all tokens would leave the other two nothing in the caches.
         runs: dict[str, Callable[[int], object]] = {
-            "matching": lambda turn: side.candidates(
+            "matching": lambda turn: collection.candidates(
                 queries.embeddings[turn % searches], CANDIDATES
             ),
             "two_stage": lambda turn: asking.search(turn, CANDIDATES),

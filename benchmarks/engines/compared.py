@@ -50,11 +50,11 @@ class AladinEngine:
         self._index = open_index(folder)
         self._index.warm()  # as `serve --warm` does; Qdrant reads its files ahead unasked
         self._searcher = TwoStageSearcher(self._index)
-        self._side = self._index.side("images")
+        self._collection = self._index.collection("images")
 
     def settings(self) -> str:
         """Describe the search settings."""
-        ann = self._side.entry.ann
+        ann = self._collection.entry.ann
         width = "" if ann.search_width is None else f" width {ann.search_width}"
         return f"{ann.factory}{width}, int8 tokens"
 
@@ -63,7 +63,7 @@ class AladinEngine:
 
     def candidates(self, embedding: NDArray[np.float32]) -> Sequence[int]:
         """Find the `CANDIDATES` nearest photos."""
-        return self._side.order(embedding, CANDIDATES, CANDIDATES).rows.tolist()
+        return self._collection.order(embedding, CANDIDATES, CANDIDATES).rows.tolist()
 
     def search(self, task: Task, query: int, filtered: bool) -> Sequence[int]:
         """Find the `TOP` photos for a query, best first; only in its window if `filtered`."""

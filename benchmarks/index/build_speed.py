@@ -34,8 +34,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from aladin_index.build.builder import build_index
-from aladin_index.build.shards import ShardFormat, write_shard
+from aladin_index.building.builder import build_index
+from aladin_index.building.shards import ShardFormat, write_shard
 from aladin_index.encode.item_encoders import PhotoEncoder, item_encoder
 from aladin_index.encode.read_ahead import EncodedItems, StageSeconds
 from aladin_index.encode.source_items import ImageItem, TextItem

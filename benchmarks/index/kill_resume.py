@@ -37,7 +37,7 @@ from typing import Any
 
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import (
     BUILD,

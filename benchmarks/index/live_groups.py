@@ -105,8 +105,10 @@ def build_groups(root: Path, groups: Mapping[int, int]) -> None:
         for group, version in groups.items():
             for photo in make_group(group, version).photos:
                 photo.write(root)
-        side = CollectionSource(embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=_parts(groups))
-        write_generation(root, {"images": side}, model, BuildSettings(), "live updates")
+        collection = CollectionSource(
+            embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=_parts(groups)
+        )
+        write_generation(root, {"images": collection}, model, BuildSettings(), "live updates")
 
 
 def read_groups(index: SearchIndex) -> dict[str, Content]:
@@ -116,18 +118,18 @@ def read_groups(index: SearchIndex) -> dict[str, Content]:
         By id, the group and the version; None where the embedding, the tokens or the photo is
         that of another item.
     """
-    side = index.side("images")
-    rows = dict(side.items.ids())
+    collection = index.collection("images")
+    rows = dict(collection.items.ids())
     found: dict[str, Content] = {}
-    for item in side.items.by_rows(list(rows.values())):
+    for item in collection.items.by_rows(list(rows.values())):
         group, version = item.metadata["group"], item.metadata["version"]
         place = group_ids(group).index(item.id)
         made = make_group(group, version)
         tokens = made.tokens[place * _TOKENS : (place + 1) * _TOKENS].astype(np.float16)
         photo = photo_of(index.path, item)
         right = (
-            np.array_equal(side.embedding(item.row), made.embeddings[place])
-            and np.array_equal(side.tokens(item.row), tokens.astype(np.float32))
+            np.array_equal(collection.embedding(item.row), made.embeddings[place])
+            and np.array_equal(collection.tokens(item.row), tokens.astype(np.float32))
             and photo is not None
             and photo.path.exists()
             and photo.read() == made.photos[place].data

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import NEW_GENERATION, PUBLISHING, UPGRADE, live_generation
 from aladin_index.generations.reader import open_index
@@ -324,9 +324,9 @@ def _figures(
 ) -> dict[str, Any]:
     vectors = world.vectors[upgrades.finished % len(world.vectors)]
     with open_index(world.index, encodes=False) as index:
-        side = index.side("images")
-        items = dict(side.items.ids())
-        found = side.embeddings([*items.values()])
+        collection = index.collection("images")
+        items = dict(collection.items.ids())
+        found = collection.embeddings([*items.values()])
     expected = np.stack([vectors[item_id] for item_id in items])
     wrong = int((np.abs(found - expected).max(axis=1) > _NEAR_IN_FILES).sum())
     complete = (set(world.named("photo")) | set(traffic.added)) - set(traffic.deleted)

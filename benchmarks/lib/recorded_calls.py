@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 
 import aladin_service
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_network.graphs.export import export_graphs
 from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics

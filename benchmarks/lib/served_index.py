@@ -123,11 +123,11 @@ def _make(partial: Path, home: Path, size: ServedSize) -> None:
     root.mkdir()
     with new_index(root, model) as entry:
         settings = BuildSettings()
-        sides: dict[Target, CollectionSource] = {
-            "images": _photo_side(lines, home / "data", size.photos, settings),
-            "texts": _text_side(lines, model, settings),
+        collections: dict[Target, CollectionSource] = {
+            "images": _photo_collection(lines, home / "data", size.photos, settings),
+            "texts": _text_collection(lines, model, settings),
         }
-        write_generation(root, sides, entry, settings, size.name)
+        write_generation(root, collections, entry, settings, size.name)
 
 
 def real_size_model(captions: Sequence[str], size: ServedSize, photo_px: int = 224) -> AladinModel:
@@ -136,7 +136,7 @@ def real_size_model(captions: Sequence[str], size: ServedSize, photo_px: int = 2
     Args:
         captions: Captions that its vocabulary is learnt from.
         size: Size that gives the layers and the width of the text encoder.
-        photo_px: Side of the photos that the network takes.
+        photo_px: Collection of the photos that the network takes.
     """
     trunk = TrunkConfig(width=256, layers=1, heads=4, feedforward=512)
     config = ModelConfig(
@@ -163,7 +163,7 @@ def real_size_model(captions: Sequence[str], size: ServedSize, photo_px: int = 2
     return random_model(config, captions, _VOCABULARY)
 
 
-def _photo_side(
+def _photo_collection(
     lines: Sequence[dict[str, Any]], data: Path, count: int, settings: BuildSettings
 ) -> CollectionSource:
     photos = SyntheticPhotos(stand_in_source())
@@ -205,7 +205,7 @@ def _photo_parts(
         row += len(items)
 
 
-def _text_side(
+def _text_collection(
     lines: Sequence[dict[str, Any]], model: AladinModel, settings: BuildSettings
 ) -> CollectionSource:
     captions = [
@@ -272,8 +272,8 @@ def read_queries(path: Path) -> ServiceQueries:
         for target in TARGETS:
             if target not in index.manifest.targets:
                 continue
-            side = index.side(target)
-            items = side.items.by_rows(range(min(_MOST_TEXTS, side.entry.count)))
+            collection = index.collection(target)
+            items = collection.items.by_rows(range(min(_MOST_TEXTS, collection.entry.count)))
             texts += [item.text for item in items if item.text]
             ids[target] = [item.id for item in items[:_MOST_IDS]]
             for item in items if target == "images" else []:

@@ -224,7 +224,7 @@ def write_synthetic_index(
         # As in a build, each collection is quantized using the queries of the other one.
         codec = codec_for(settings.token_dtype, [sample], texts.words)
         text_codec = codec_for(settings.token_dtype, texts.words, [sample])
-        sides: dict[Target, CollectionSource] = {
+        collections: dict[Target, CollectionSource] = {
             "images": CollectionSource(
                 embedding_dim=EMBEDDING_DIM,
                 codec=codec,
@@ -236,7 +236,7 @@ def write_synthetic_index(
                 parts=[_text_part(texts, text_codec)],
             ),
         }
-        write_generation(root, sides, model, settings, "synthetic", seconds=seconds)
+        write_generation(root, collections, model, settings, "synthetic", seconds=seconds)
     # The parts are generated while they are written.
     made = seconds.seconds["draw"] + seconds.seconds["pack"]
     seconds.add("write", -made)

@@ -285,7 +285,7 @@ def _measure_engine(
     with open_index(root, device=engine) as index:
         figures: dict[str, Any] = {"start_s": time.perf_counter() - started}
         figures["card_bytes"] = card_bytes() - before
-        photos = index.side("images").base
+        photos = index.collection("images").base
         # An engine that could not be verified is replaced by the stored ANN.
         is_plain = engine.device == "cpu" and photos.first_stage is photos.ann
         if photos.first_stage is photos.ann and not is_plain:

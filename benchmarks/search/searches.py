@@ -71,17 +71,17 @@ class ServedFirstStage:
     """What finds the candidates of a search by alignment alone.
 
     Attributes:
-        side: Collection of the photos.
+        collection: Collection of the photos.
         asked: (queries, dim) float32, the embedding of each query.
     """
 
-    def __init__(self, side: StoredCollection, queries: TextQueries) -> None:
+    def __init__(self, collection: StoredCollection, queries: TextQueries) -> None:
         """Search a collection with the queries' embeddings."""
-        self.side, self.asked = side, queries.embeddings
+        self.collection, self.asked = collection, queries.embeddings
 
     def find(self, query: NDArray[np.float32], count: int) -> NDArray[np.int64]:
         """Return candidates for a query's embedding."""
-        return self.side.candidates(query, count)[0]
+        return self.collection.candidates(query, count)[0]
 
 
 def measure_recall(stage: ServedFirstStage, count: int) -> float:
@@ -89,28 +89,30 @@ def measure_recall(stage: ServedFirstStage, count: int) -> float:
     shares: list[float] = []
     for query in stage.asked[:count]:
         found = stage.find(query, CANDIDATES)
-        nearest, _ = exact_search(stage.side.embeddings, query, CANDIDATES)
+        nearest, _ = exact_search(stage.collection.embeddings, query, CANDIDATES)
         shares.append(len(np.intersect1d(found, nearest)) / len(nearest))
     return float(np.mean(shares))
 
 
-def measure_fidelity(side: StoredCollection, asking: TextSearches, count: int) -> dict[str, Any]:
+def measure_fidelity(
+    collection: StoredCollection, asking: TextSearches, count: int
+) -> dict[str, Any]:
     """Find the fewest candidates that preserve the exhaustive top hits, and their fidelity.
 
     One half of the queries chooses the number, the other is what the fidelity is measured with.
 
     Args:
-        side: Collection of the photos.
+        collection: Collection of the photos.
         asking: Searches of the same photos, by alignment alone.
         count: Number of queries.
     """
-    scores = alignment_with_all(asking.words[:count], "text", side.tokens)
+    scores = alignment_with_all(asking.words[:count], "text", collection.tokens)
     best = [largest(of_query, TOP) for of_query in scores]
     half = count // 2
     curve: dict[str, float] = {}
-    chosen = side.entry.count
+    chosen = collection.entry.count
     for candidates in _LADDER:
-        if candidates >= side.entry.count:
+        if candidates >= collection.entry.count:
             break
         shares = _kept(asking, best, range(half), candidates)
         curve[str(candidates)] = float(shares.mean())
@@ -172,12 +174,12 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
     started = time.perf_counter()
     with open_index(root) as index:
         open_ms = 1000 * (time.perf_counter() - started)
-        side = index.side("images").base
+        collection = index.collection("images").base
         asking = TextSearches(TwoStageSearcher(index), queries)
-        stage = ServedFirstStage(side, queries)
+        stage = ServedFirstStage(collection, queries)
         figures: dict[str, Any] = {
-            "ann": stage.side.entry.ann.factory,
-            "search_width": stage.side.entry.ann.search_width,
+            "ann": stage.collection.entry.ann.factory,
+            "search_width": stage.collection.entry.ann.search_width,
             "open_ms": open_ms,
         }
         figures |= _latency(asking, effort.searches)
@@ -189,7 +191,7 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
         # search.
         figures["search_rss_bytes"] = peak_rss_bytes()
         figures["ann_recall"] = measure_recall(stage, effort.recall_queries)
-        figures |= measure_fidelity(side, asking, effort.fidelity_queries)
+        figures |= measure_fidelity(collection, asking, effort.fidelity_queries)
         figures |= _at_fidelity(asking, figures["candidates"], effort.searches)
         figures |= _against_faiss(stage, effort.searches)
         figures |= _against_exhaustive(
@@ -250,10 +252,10 @@ def _against_faiss(stage: ServedFirstStage, searches: int) -> dict[str, float]:
     FAISS's own way to do that is `IndexRefineFlat`, with as large a factor; what it refines alone
     finds less.
     """
-    raw, entry, asked = stage.side.ann.faiss_index, stage.side.entry.ann, stage.asked
-    wanted = min(math.ceil(CANDIDATES * entry.oversample), len(stage.side.embeddings))
+    raw, entry, asked = stage.collection.ann.faiss_index, stage.collection.entry.ann, stage.asked
+    wanted = min(math.ceil(CANDIDATES * entry.oversample), len(stage.collection.embeddings))
     parameters = raw_parameters(raw, entry, wanted)
-    count = min(CANDIDATES, len(stage.side.embeddings))
+    count = min(CANDIDATES, len(stage.collection.embeddings))
 
     def query(turn: int, share: float) -> NDArray[np.float32]:
         # Never the query that was just searched: its lists would be in the caches.
@@ -264,7 +266,7 @@ def _against_faiss(stage: ServedFirstStage, searches: int) -> dict[str, float]:
         "unrefined": lambda turn: raw.search(query(turn, 1 / 3), wanted, params=parameters),
     }
     if entry.oversample > 1:
-        vectors = np.ascontiguousarray(stage.side.embeddings)
+        vectors = np.ascontiguousarray(stage.collection.embeddings)
         refined = faiss.IndexRefineFlat(raw, faiss.swig_ptr(vectors))
         refining = faiss.IndexRefineSearchParameters(
             k_factor=entry.oversample, base_index_params=parameters
@@ -293,16 +295,16 @@ def _against_exhaustive(
     stage: ServedFirstStage, asking: TextSearches, candidates: int, runs: int, searches: int
 ) -> dict[str, float]:
     """Time the stages, the first alone and exhaustive alignment in turn, without look-ups."""
-    side = stage.side
+    collection = stage.collection
 
     def exhaustive(turn: int) -> object:
         words = asking.words[turn % len(asking.words)]
-        return largest(alignment_with_all([words], "text", side.tokens)[0], TOP)
+        return largest(alignment_with_all([words], "text", collection.tokens)[0], TOP)
 
     def two_stage(turn: int, count: int) -> object:
         place = turn % len(asking.words)
         rows = stage.find(stage.asked[place], count)
-        scores = side.second_stage.align(asking.words[place], "text", rows)
+        scores = collection.second_stage.align(asking.words[place], "text", rows)
         return rows[largest(scores, TOP)]
 
     def matching(turn: int) -> object:

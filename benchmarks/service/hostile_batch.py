@@ -65,7 +65,13 @@ def attack_by_batch(index: Path) -> BatchFigures:
         index: The index; it is not changed.
     """
     parts = [{"text": f"a red dog {number}"} for number in range(_PARTS)]
-    search = {"target": "images", "all": parts, "candidates": "all", "k": _HITS, "explain": True}
+    search = {
+        "target": "images",
+        "all": parts,
+        "candidates": "exhaustive",
+        "k": _HITS,
+        "explain": True,
+    }
     taken: list[tuple[int, float]] = []
     with ServiceProcess(index) as service:
         for _ in range(3):

@@ -176,9 +176,11 @@ class SwapIndex:
 
     def _write(self, model: ModelEntry) -> None:
         self._builds += 1
-        side = CollectionSource(embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=self._parts())
+        collection = CollectionSource(
+            embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=self._parts()
+        )
         settings = BuildSettings(default_candidates=50)
-        write_generation(self.root, {"images": side}, model, settings, f"swap {self._builds}")
+        write_generation(self.root, {"images": collection}, model, settings, f"swap {self._builds}")
 
     def _parts(self) -> Iterator[EncodedPart]:
         names = [f"photo-{self._builds}-{number}" for number in range(_PHOTOS)]

@@ -75,7 +75,7 @@ def build(
         progress: True shows the progress on stderr.
 
     Returns:
-        The index; `Index.left_out` names the files that could not be used.
+        The index; `Index.skipped` names the files that could not be used.
 
     Raises:
         InputError: If there is nothing to index, or the data cannot be used.
@@ -90,7 +90,7 @@ def build(
 
     check_output(Path(out), libraries_folder(), replace=replace or resume)
     checkpoint = model_folder(model)
-    from aladin_index.build.builder import build_index
+    from aladin_index.building.builder import build_index
     from aladin_index.settings import BuildSettings
     from aladin_service.commands.options import network_device
 

@@ -14,7 +14,7 @@ from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.types import DeviceName, OnDuplicate, Target
 from aladin_search.hits import THUMBNAIL_PX, Hits
 from aladin_search.inputs import GivenParts, Part, check_literals, items_of, search_query
-from aladin_search.listing import Field, Item, Order, every_item, fields_of, left_out_of
+from aladin_search.listing import Field, Item, Order, every_item, fields_of, skipped_files
 from aladin_search.progress import reported
 from aladin_service.search.job import PhotoQuery
 
@@ -68,7 +68,7 @@ class Index:
     def counts(self) -> dict[Target, int]:
         """Number of items of each collection, additions and deletions included."""
         index = self._searcher.index
-        return {target: index.side(target).count for target in index.manifest.targets}
+        return {target: index.collection(target).count for target in index.manifest.targets}
 
     @property
     def alignment_trained(self) -> bool:
@@ -80,9 +80,9 @@ class Index:
         return self._searcher.index.checkpoint.alignment_trained
 
     @property
-    def left_out(self) -> dict[str, str]:
+    def skipped(self) -> dict[str, str]:
         """Why each file or item that the build could not use was skipped, by its id."""
-        return left_out_of(self.path, self._searcher.index.manifest)
+        return skipped_files(self.path, self._searcher.index.manifest)
 
     def search(
         self,
@@ -192,8 +192,8 @@ class Index:
             progress: True shows the progress on stderr.
 
         Returns:
-            For each collection the numbers `added`, `replaced` and `skipped`, and the items
-            `left_out` with the reason.
+            For each collection the numbers `added`, `replaced` and `kept`, and the items
+            `skipped` with the reason.
 
         Raises:
             InputError: If neither is given, or the data cannot be used.

@@ -75,7 +75,7 @@ def every_item(
     wanted = ListOrder(sort, descending=order == "desc")
     after = None
     while True:
-        page = list_items(index.side(target, parsed), wanted, after, _PAGE)
+        page = list_items(index.collection(target, parsed), wanted, after, _PAGE)
         for item in page.items:
             yield Item(item.id, item.uri, item.text, item.metadata, item.size_px)
         if page.is_last:
@@ -100,13 +100,13 @@ def fields_of(index: SearchBackend, target: Target) -> list[Field]:
             greatest=values.as_written(values.greatest),
             counts=values.most_frequent(),
         )
-        for name, of_name in list_fields(index.side(target)).items()
+        for name, of_name in list_fields(index.collection(target)).items()
         for values in of_name
     ]
 
 
-def left_out_of(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """Return why the build skipped files or items, by their ids; see `Index.left_out`."""
+def skipped_files(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """Return why the build skipped files or items, by their ids; see `Index.skipped`."""
     from aladin_index.format.layout import generation_folder
     from aladin_index.format.records import read_skipped
 

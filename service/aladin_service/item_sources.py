@@ -97,14 +97,14 @@ def image_items(
 
     def items() -> Iterator[ImageItem | SkippedItem]:
         for record in records:
-            yield from _left_out(skipped)
+            yield from _as_skipped_items(skipped)
             fault = None if places is None else places.fault(record.photo.path, record.uri)
             if fault is not None:
                 yield SkippedItem(record.id, fault)
                 continue
             key = None if regions is None else region_key(record, regions)
             yield photo_item(record, key, skipped.append, of_folder=of_folder)
-        yield from _left_out(skipped)
+        yield from _as_skipped_items(skipped)
 
     return items()
 
@@ -171,12 +171,12 @@ def text_items(
 
     def items() -> Iterator[TextItem | SkippedItem]:
         for each in records:
-            yield from _left_out(skipped)
+            yield from _as_skipped_items(skipped)
             text, cut = cut_text(each.text, "texts")
             yield TextItem(id=each.id, text=text, metadata=each.metadata, image_id=each.image_id)
             if cut is not None and report:
                 yield SkippedItem(each.id, f"indexed, but {cut}")
-        yield from _left_out(skipped)
+        yield from _as_skipped_items(skipped)
 
     return items()
 
@@ -200,7 +200,7 @@ def texts_of_all(
     )
 
 
-def _left_out(skipped: list[SkippedPhoto]) -> Iterator[SkippedItem]:
+def _as_skipped_items(skipped: list[SkippedPhoto]) -> Iterator[SkippedItem]:
     """Yield the photos that a reader has skipped so far."""
     while skipped:
         photo = skipped.pop(0)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_network.calibration.calibration import (
     Calibration,
     DirectionCalibration,

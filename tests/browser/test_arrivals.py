@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_service.item_sources import image_items
 from benchmarks.service.search_page import SearchPage, data_of
 

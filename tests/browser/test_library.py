@@ -13,9 +13,9 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from aladin_index.build.builder import build_index
-from aladin_index.format.left_out import record_stop, write_follow_record
+from aladin_index.building.builder import build_index
 from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import record_stop, write_follow_record
 from aladin_service.item_sources import image_items
 from benchmarks.service.search_page import SearchPage, data_of
 
@@ -338,7 +338,7 @@ def test_about_this_library_says_what_is_left_out_and_why(
         page = open_page(url).open()
         page.complaints.expect("status of 404")  # the photo whose file is gone
         about = page.page.locator("#about")
-        expect(about.locator("summary")).to_have_text("About this library 17 files left out")
+        expect(about.locator("summary")).to_have_text("About this library 17 files skipped")
         expect(about.locator("li").first).to_be_hidden()
         about.locator("summary").click()
         expect(about.locator("li")).to_have_text(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_service.item_sources import image_items
 from benchmarks.service.search_page import SearchPage
 

@@ -46,7 +46,7 @@ def test_all_items_can_be_the_candidates(page: SearchPage, api: httpx.Client) ->
         choice.check()
 
     assert answer["candidates"] == api.get("/v1/index").json()["images"]["count"]
-    assert page.ids() == ids_of(api, "images", {"text": WORDS, "candidates": "all"})
+    assert page.ids() == ids_of(api, "images", {"text": WORDS, "candidates": "exhaustive"})
     expect(page.page.locator("#option-candidates")).to_be_disabled()
     # The address keeps the choice.
     with page.answer_shown() as again:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import aladin_search
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.layout import EngineLocation

@@ -94,7 +94,7 @@ class AgreementContract(ContractIndex):
                     TwoStageSearcher(index).stored_query(item_id).encoding
                     for index in (ours, theirs)
                 )
-                # Packed by the same codec, with what was learnt from the other side.
+                # Packed by the same codec, with what was learnt from the other collection.
                 assert np.array_equal(one.tokens, other.tokens)
                 assert np.array_equal(one.embedding, other.embedding)
 

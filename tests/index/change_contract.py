@@ -66,7 +66,7 @@ class ChangeContract(ContractIndex):
         assert writer.known("images", ["photo 11", *ids]) == {"photo 11"}
         report = writer.add("images", new, "error")
         assert (report.generation, report.added) == (index.generation, ids)
-        assert (report.replaced, report.skipped) == ([], [])
+        assert (report.replaced, report.kept) == ([], [])
         assert writer.known("images", ["photo 11", *ids]) == {"photo 11", *ids}
         items = merged([items, as_stored(new)])
         self._check(index, items, seed=0)
@@ -82,7 +82,7 @@ class ChangeContract(ContractIndex):
             writer.add("images", new, "error")
         self._check(index, items, seed=0)  # nothing of the call was applied
         report = writer.add("images", new, "skip")
-        assert (report.added, report.skipped) == (["new"], ["photo 11", "new", ODD_IDS[1]])
+        assert (report.added, report.kept) == (["new"], ["photo 11", "new", ODD_IDS[1]])
         stored = as_stored(taken(new, [1]))
         items = merged([items, stored])
         self._check(index, items, seed=1)
@@ -106,7 +106,7 @@ class ChangeContract(ContractIndex):
         self._check(index, items, seed=1)
         searcher = TwoStageSearcher(index)
         for item_id in gone:
-            assert index.side("images").items.by_id(item_id) is None
+            assert index.collection("images").items.by_id(item_id) is None
             with pytest.raises(UnknownItemError):
                 searcher.find_item(item_id)
         writer.delete("images", list(items))
@@ -125,9 +125,9 @@ class ChangeContract(ContractIndex):
             writer.add("images", replace(new, embeddings=first[None]), "error")
         twins = ["photo 11", "twin 1", "twin 0"]
         for count in (1, 2, 3, 9):
-            side = index.side("images")
-            found = side.order(first, count, max(count, 3))
-            ids = [item.id for item in side.items.by_rows(found.rows.tolist())]
+            collection = index.collection("images")
+            found = collection.order(first, count, max(count, 3))
+            ids = [item.id for item in collection.items.by_rows(found.rows.tolist())]
             assert ids[:3] == twins[:count]
 
     def test_what_cannot_be_added_changes_nothing(
@@ -145,7 +145,7 @@ class ChangeContract(ContractIndex):
             lambda: writer.add("texts", new, "replace"),
             lambda: writer.delete("texts", ["photo 11"]),
             lambda: writer.known("texts", ["photo 11"]),
-            lambda: index.side("texts"),
+            lambda: index.collection("texts"),
         ):
             with pytest.raises(NoSuchTargetError):
                 call()
@@ -164,7 +164,7 @@ class ChangeContract(ContractIndex):
         new = photos(1, first=20)
         kept = replace(new, items=[new.items[0]._replace(path=upload.path)], photos=[upload])
         writer.add("images", kept, "error")
-        item = index.side("images").items.by_id("photo 20")
+        item = index.collection("images").items.by_id("photo 20")
         assert item is not None
         photo = photo_of(index.path, item)
         assert photo is not None
@@ -187,7 +187,7 @@ class ChangeContract(ContractIndex):
     def _check(self, index: SearchBackend, items: KnownItems, seed: int) -> None:
         """Compare an index of photos with what should be in it: counts, searches, look-ups."""
         searcher = TwoStageSearcher(index)
-        assert index.side("images").count == len(items)
+        assert index.collection("images").count == len(items)
         query = made_up_query(np.random.default_rng([11, seed]))
         for filter, passing in (
             ({}, items),

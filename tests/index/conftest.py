@@ -1,4 +1,4 @@
-"""A small collection of photos and texts, indexes of it, and sides of random vectors."""
+"""A small collection of photos and texts, indexes of it, and collections of random vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image
 
 from aladin_index.ann.ann_index import build_ann
 from aladin_index.ann.file import write_ann
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import NewItems
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.disk import only_builder
@@ -134,13 +134,13 @@ def searcher(search_index: SearchIndex) -> TwoStageSearcher:
     return TwoStageSearcher(search_index)
 
 
-MakeSide = Callable[..., StoredCollection]
+MakeCollection = Callable[..., StoredCollection]
 
 
 @pytest.fixture
-def make_side(tmp_path: Path) -> Iterator[MakeSide]:
-    """Return a function that writes and opens a side with given embeddings and tokens."""
-    sides: list[StoredCollection] = []
+def make_collection(tmp_path: Path) -> Iterator[MakeCollection]:
+    """Return a function that writes and opens a collection with given embeddings and tokens."""
+    collections: list[StoredCollection] = []
 
     def make(
         embeddings: np.ndarray,
@@ -152,7 +152,7 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
         dtype: str = "float16",
         metadata: Sequence[dict[str, Any]] | None = None,
     ) -> StoredCollection:
-        folder = tmp_path / f"generation {len(sides)}"
+        folder = tmp_path / f"generation {len(collections)}"
         place = folder / "images"
         place.mkdir(parents=True)
         count, dim = embeddings.shape
@@ -189,7 +189,7 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
         write_ann(place / ANN, build_ann(factory, embeddings, NullProgress()))
         entry = CollectionEntry(
             count=count,
-            left_out=0,
+            skipped=0,
             embedding_dim=dim,
             token_dim=flat.shape[1],
             token_count=len(flat),
@@ -203,12 +203,12 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
                 recall_queries=1,
             ),
         )
-        sides.append(open_collection(folder, "images", entry))
-        return sides[-1]
+        collections.append(open_collection(folder, "images", entry))
+        return collections[-1]
 
     yield make
-    for side in sides:
-        side.items.close()
+    for collection in collections:
+        collection.items.close()
 
 
 MakeItems = Callable[..., NewItems]
@@ -251,13 +251,13 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
         dtype: TokenDtype = "float16",
         going_live: GoingLive | None = None,
         settings: BuildSettings | None = None,
-        **sides: NewItems,
+        **collections: NewItems,
     ) -> int:
         with only_builder(root):
             model = describe_model(tiny_checkpoint, load_checkpoint(tiny_checkpoint).model_id)
             install_model(root, tiny_checkpoint, model)
             sources: dict[Any, CollectionSource] = {}
-            for target, new in sides.items():
+            for target, new in collections.items():
                 codec = TokenCodec.train(dtype, new.tokens)
                 packed = codec.pack(new.tokens)
                 part = EncodedPart(new.items, new.embeddings, packed, new.lengths)

@@ -178,7 +178,7 @@ def write_collection(
     root: Path,
     checkpoint_folder: Path,
     model_id: str,
-    sides: Mapping[Target, NewItems],
+    collections: Mapping[Target, NewItems],
     dtype: TokenDtype = "float16",
     calibration: Calibration | None = None,
 ) -> dict[Target, TokenCodec]:
@@ -186,7 +186,9 @@ def write_collection(
     with only_builder(root):
         model = describe_model(checkpoint_folder, model_id)
         install_model(root, checkpoint_folder, model)
-        codecs = {target: TokenCodec.train(dtype, new.tokens) for target, new in sides.items()}
+        codecs = {
+            target: TokenCodec.train(dtype, new.tokens) for target, new in collections.items()
+        }
         sources: dict[Target, CollectionSource] = {
             target: CollectionSource(
                 embedding_dim=EMBEDDING_DIM,
@@ -197,7 +199,7 @@ def write_collection(
                     )
                 ],
             )
-            for target, new in sides.items()
+            for target, new in collections.items()
         }
         settings = BuildSettings(token_dtype=dtype, filter_fields=("number",))
         write_generation(root, sources, model, settings, "made up", calibration=calibration)

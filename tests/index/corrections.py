@@ -53,7 +53,7 @@ def correction_of(checkpoint: Path, photos: Sequence[Path], weight: float) -> Hu
 def assert_stored_alike(index: Path, expected: Path) -> None:
     """Assert that two indexes store the same vectors, biases included, and tokens of photos."""
     with open_index(index) as found, open_index(expected) as built:
-        ours, theirs = (_stored_photos(each.side("images")) for each in (found, built))
+        ours, theirs = (_stored_photos(each.collection("images")) for each in (found, built))
     assert ours.keys() == theirs.keys()
     for item_id, (vector, tokens) in theirs.items():
         np.testing.assert_allclose(ours[item_id][0], vector, atol=1e-5)

@@ -56,13 +56,13 @@ class SearchContract(ContractIndex):
     ) -> Path:
         """An index of files of 40 photos and 24 texts."""
         root = tmp_path_factory.mktemp("contract") / "index"
-        sides: Mapping[Target, NewItems] = {
+        collections: Mapping[Target, NewItems] = {
             "images": photos(PHOTOS),
             "texts": captions(checkpoint, TEXTS),
         }
         calibration = make_calibration(checkpoint.model_id)
         model_id = checkpoint.model_id
-        write_collection(root, tiny_checkpoint, model_id, sides, "float16", calibration)
+        write_collection(root, tiny_checkpoint, model_id, collections, "float16", calibration)
         return root
 
     @pytest.fixture(scope="class")
@@ -93,10 +93,17 @@ class SearchContract(ContractIndex):
         assert index.manifest.targets == ["images", "texts"]
         assert index.generation == index.manifest.generation >= 1
         for target, count in (("images", PHOTOS), ("texts", TEXTS)):
-            side = index.side(target)
-            assert (side.target, side.count, side.entry.count) == (target, count, count)
-            assert (side.entry.embedding_dim, side.entry.token_dim) == (EMBEDDING_DIM, TOKEN_DIM)
-            assert side.has_tokens
+            collection = index.collection(target)
+            assert (collection.target, collection.count, collection.entry.count) == (
+                target,
+                count,
+                count,
+            )
+            assert (collection.entry.embedding_dim, collection.entry.token_dim) == (
+                EMBEDDING_DIM,
+                TOKEN_DIM,
+            )
+            assert collection.has_tokens
 
     @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
     def test_all_items_come_in_their_order_with_both_scores(
@@ -209,34 +216,34 @@ class SearchContract(ContractIndex):
     ) -> None:
         assert set(ODD_IDS) < items["images"].keys()
         for target, modality in (("images", "image"), ("texts", "text")):
-            side = searcher.index.side(target)
+            collection = searcher.index.collection(target)
             wanted = [*items[target], "nobody", "\ud800", next(iter(items[target]))]
-            together = dict(zip(wanted, side.items.by_ids(wanted), strict=True))
+            together = dict(zip(wanted, collection.items.by_ids(wanted), strict=True))
             assert together["nobody"] is together["\ud800"] is None
             for item_id, each in items[target].items():
-                stored = side.items.by_id(item_id)
+                stored = collection.items.by_id(item_id)
                 assert stored == together[item_id]
                 assert stored is not None
                 assert stored == each.item._replace(row=stored.row)
-                assert side.items.by_rows([stored.row]) == [stored]
+                assert collection.items.by_rows([stored.row]) == [stored]
                 encoding, its_modality = searcher.stored_query(item_id)[:2]
                 assert its_modality == modality
                 np.testing.assert_array_equal(encoding.embedding[0], each.embedding)
                 np.testing.assert_array_equal(encoding.tokens[0], each.tokens)
         for unknown in ("photo", "A space", "e", "", "\ud800", "x" * 301):
-            assert searcher.index.side("images").items.by_id(unknown) is None
+            assert searcher.index.collection("images").items.by_id(unknown) is None
             with pytest.raises(UnknownItemError):
                 searcher.find_item(unknown)
 
     def test_an_item_that_a_filter_leaves_out_is_found_by_its_id(
         self, index: SearchBackend
     ) -> None:
-        side = index.side("images", parse_filter({"number": {"gt": 1000}}))
-        assert side.count == PHOTOS
-        found = side.items.by_id("photo 39")
+        collection = index.collection("images", parse_filter({"number": {"gt": 1000}}))
+        assert collection.count == PHOTOS
+        found = collection.items.by_id("photo 39")
         assert found is not None
         assert found.metadata == metadata_of(39)
-        assert len(side.tokens(found.row)) > 0
+        assert len(collection.tokens(found.row)) > 0
 
     def test_a_longer_order_begins_with_a_shorter_one(
         self, index: SearchBackend, items: Mapping[Target, KnownItems]
@@ -245,17 +252,17 @@ class SearchContract(ContractIndex):
         embedding = query.embedding[0]
         expected = slow_match(items["images"].values(), query)
         for second_stage in (None, SecondStageQuery(query.item_tokens(0), "text")):
-            side = index.side("images")
+            collection = index.collection("images")
             for count in (0, 1, 6, 7, 20, PHOTOS, 99):
-                rows, match, candidates, *_ = side.order(embedding, count, 6, second_stage)
+                rows, match, candidates, *_ = collection.order(embedding, count, 6, second_stage)
                 assert candidates == 6
                 assert (rows.dtype, match.dtype) == (np.int64, np.float32)
-                ids = [item.id for item in side.items.by_rows(rows.tolist())]
+                ids = [item.id for item in collection.items.by_rows(rows.tolist())]
                 assert ids == [each.id for each in expected[:count]]
                 assert match.tolist() == pytest.approx(
                     [each.match for each in expected[:count]], abs=self.tolerance
                 )
-            assert side.order(embedding, 3, 99, second_stage).candidates == PHOTOS
+            assert collection.order(embedding, 3, 99, second_stage).candidates == PHOTOS
 
     @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
     def test_the_tokens_of_what_was_found(
@@ -268,27 +275,29 @@ class SearchContract(ContractIndex):
         """All that is asked of rows, in any order, one more than once."""
         query = made_up_query(np.random.default_rng(8))
         tokens = query.item_tokens(0)
-        side = index.side(target)
-        found = side.order(query.embedding[0], 9, 9).rows
+        collection = index.collection(target)
+        found = collection.order(query.embedding[0], 9, 9).rows
         rows = found[[4, 0, 8, 2, 4]]
-        stored = [items[target][item.id] for item in side.items.by_rows(rows.tolist())]
-        assert side.lengths(rows).tolist() == [len(each.tokens) for each in stored]
+        stored = [items[target][item.id] for item in collection.items.by_rows(rows.tolist())]
+        assert collection.lengths(rows).tolist() == [len(each.tokens) for each in stored]
         expected = [tokens @ each.tokens.T for each in stored]
-        for actual, wanted in zip(side.similarities(tokens, modality, rows), expected, strict=True):
+        for actual, wanted in zip(
+            collection.similarities(tokens, modality, rows), expected, strict=True
+        ):
             np.testing.assert_allclose(actual, wanted, atol=self.tolerance)
         best = [(each if modality == "text" else each.T).max(axis=1).sum() for each in expected]
         np.testing.assert_allclose(
-            side.align(tokens, modality, rows), best, atol=10 * self.tolerance
+            collection.align(tokens, modality, rows), best, atol=10 * self.tolerance
         )
         for row, each in zip(rows.tolist(), stored, strict=True):
-            np.testing.assert_array_equal(side.tokens(row), each.tokens)
-            np.testing.assert_array_equal(side.embedding(row), each.embedding)
-        together = side.embeddings(rows.tolist())
+            np.testing.assert_array_equal(collection.tokens(row), each.tokens)
+            np.testing.assert_array_equal(collection.embedding(row), each.embedding)
+        together = collection.embeddings(rows.tolist())
         np.testing.assert_array_equal(together, [each.embedding for each in stored])
         nothing = rows[:0]
-        assert side.align(tokens, modality, nothing).shape == (0,)
-        assert side.similarities(tokens, modality, nothing) == []
-        assert side.lengths(nothing).shape == (0,)
+        assert collection.align(tokens, modality, nothing).shape == (0,)
+        assert collection.similarities(tokens, modality, nothing) == []
+        assert collection.lengths(nothing).shape == (0,)
 
     def test_evidence_adds_up_to_the_score(
         self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]

@@ -46,7 +46,7 @@ class SearchEdgeContract(SearchContract):
         self, searcher: TwoStageSearcher
     ) -> None:
         query, _ = searcher.stored_query("photo 30")[:2]
-        own = searcher.index.side("images").items.by_id("photo 30")
+        own = searcher.index.collection("images").items.by_id("photo 30")
         assert own is not None
         among: list[dict[str, Any]] = [
             {"target": "texts"},  # where the id is none, or another's

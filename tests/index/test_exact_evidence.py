@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -116,12 +116,12 @@ def test_a_pair_alone_scores_as_in_a_search(
         found = run_search(
             searcher, query, modality, target, k=100, explain=True, text=words, size_px=size_px
         )
-        side = searcher.index.side(target)
+        collection = searcher.index.collection(target)
         for hit in found.hits:
-            item = side.items.by_id(hit.id)
+            item = collection.items.by_id(hit.id)
             assert item is not None
             pair = score_pair(
-                model, EncodedQuery(query, modality, words, size_px), modality, side, item
+                model, EncodedQuery(query, modality, words, size_px), modality, collection, item
             )
             assert pair.match == pytest.approx(hit.stages.match.score, abs=1e-6)
             assert hit.stages.align is not None
@@ -142,9 +142,11 @@ def test_without_tokens_there_is_no_evidence(
     )
     write_made_up(tmp_path / "index", images=bare)
     with open_index(tmp_path / "index", checkpoint=checkpoint) as index:
-        side = index.side("images")
-        item = side.items.by_id("a")
+        collection = index.collection("images")
+        item = collection.items.by_id("a")
         assert item is not None
         query = encode_texts(checkpoint.model, ["a dog"])
         with pytest.raises(InputError, match="imported without tokens"):
-            score_pair(checkpoint.model, EncodedQuery(query, "text", "a dog"), "text", side, item)
+            score_pair(
+                checkpoint.model, EncodedQuery(query, "text", "a dog"), "text", collection, item
+            )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -279,8 +279,8 @@ def test_a_build_that_was_cut_short_goes_on(
         build_index(checkpoint, out, items(), TEXTS, resumed, regions=other)
     build_index(checkpoint, out, items(), TEXTS, resumed, regions=regions)
     check_answers(out, model, regions)
-    for side in ("images", "texts"):
-        file = f"generations/000001/{side}/{ITEMS}"
+    for collection in ("images", "texts"):
+        file = f"generations/000001/{collection}/{ITEMS}"
         assert (out / file).read_bytes() == (built / file).read_bytes()
 
 
@@ -294,7 +294,7 @@ def test_a_photo_whose_regions_cannot_be_used_is_left_out(
     report = build_index(
         checkpoint, tmp_path / "index", photos, None, SETTINGS, regions=Regions(sets)
     )
-    assert dict(report.left_out) == {
+    assert dict(report.skipped) == {
         "photo 0": "expected the key of its regions, got none",
         "photo 3": "expected 5 numbers a region, got 6",
         "photo 5": "features.tsv: no regions of a photo 'key 5'",

@@ -30,7 +30,7 @@ TEXT = "the yellow star is left of a white triangle"
 
 @dataclass
 class Engine:
-    """Which of a side's methods find no engine."""
+    """Which of a collection's methods find no engine."""
 
     down: set[str] = field(default_factory=set)
 
@@ -39,28 +39,28 @@ def _no_answer(method: str, *_: Any) -> None:
     raise EngineUnavailableError("test", f"{method}: no answer")
 
 
-class EngineSide:
-    """A side whose methods ask an engine first."""
+class SlowCollection:
+    """A collection whose methods ask an engine first."""
 
-    def __init__(self, side: LiveCollection, engine: Engine) -> None:
-        self._side = side
+    def __init__(self, collection: LiveCollection, engine: Engine) -> None:
+        self._collection = collection
         self._engine = engine
 
     def __getattr__(self, name: str) -> Any:
         if name in self._engine.down:
             return partial(_no_answer, name)
-        return getattr(self._side, name)
+        return getattr(self._collection, name)
 
 
 class EngineIndex:
-    """An index whose sides ask an engine."""
+    """An index whose collections ask an engine."""
 
     def __init__(self, index: SearchIndex) -> None:
         self.engine = Engine()
         self._index = index
 
-    def side(self, target: Target, filter: Filter | None = None) -> Collection:
-        return EngineSide(self._index.side(target, filter), self.engine)  # type: ignore[return-value]
+    def collection(self, target: Target, filter: Filter | None = None) -> Collection:
+        return SlowCollection(self._index.collection(target, filter), self.engine)  # type: ignore[return-value]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._index, name)
@@ -145,13 +145,15 @@ def test_the_first_stage_knows_what_the_second_will_be_asked(index: EngineIndex)
     """So that one call of an engine brings what both need; two of one modality have no second."""
     asked: list[Any] = []
 
-    class Listening(EngineSide):
+    class Listening(SlowCollection):
         def order(self, *arguments: Any) -> Any:
             asked.append(arguments[3])
-            return self._side.order(*arguments)
+            return self._collection.order(*arguments)
 
-    side = index.side
-    index.side = lambda *arguments: Listening(side(*arguments)._side, index.engine)  # type: ignore
+    collection = index.collection
+    index.collection = lambda *arguments: Listening(
+        collection(*arguments)._collection, index.engine
+    )  # type: ignore
     searcher = TwoStageSearcher(index)  # type: ignore[arg-type]
     text, _ = searcher.stored_query("text 4")[:2]
     photo, _ = searcher.stored_query("photo 3")[:2]

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration, write_calibration

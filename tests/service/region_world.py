@@ -17,7 +17,7 @@ from transformers import (
     DetrImageProcessorPil,
 )
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import (

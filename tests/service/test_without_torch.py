@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_service.item_sources import image_items, text_items
 
 # Packages that take seconds and hundreds of megabytes, and that no search needs.
@@ -71,7 +71,7 @@ async def ask():
             {"type": drawn.headers["content-type"], "base64": content},
             await post(images, json={"text": "a red circle", "k": 6, "explain": True}),
             await post(images, json={"text": "a red circle", "k": 6, "filter": some}),
-            await post(images, json={"text": "a red circle", "candidates": "all"}),
+            await post(images, json={"text": "a red circle", "candidates": "exhaustive"}),
             await post(texts, json={"id": sys.argv[3], "explain": True}),
             await post(texts, data={"k": "3"}, **upload),
         ]

@@ -27,8 +27,8 @@ from aladin_network.conversion.oscar import (
 from aladin_network.conversion.tensors import (
     ConversionReport,
     Left,
-    LeftOut,
     Rename,
+    SkippedSummary,
     map_tensors,
     named_tensors,
     read_torch_file,
@@ -130,7 +130,7 @@ def convert_aladin(
 
     model = new_network(config, tokenizer, options, matching)
     mapped = map_tensors(tensors, model.state_dict(), RENAMES, LEFT, str(file))
-    left = [LeftOut(name, reason) for name, reason in _PARTS.items() if name in saved]
+    left = [SkippedSummary(name, reason) for name, reason in _PARTS.items() if name in saved]
     return write_converted(model, mapped, file, out, seed=None, left=left, alignment_trained=True)
 
 

@@ -66,7 +66,7 @@ class Taken(NamedTuple):
     shape: tuple[int, ...]
 
 
-class LeftOut(NamedTuple):
+class SkippedSummary(NamedTuple):
     """A part of the file that was not taken over.
 
     Attributes:
@@ -93,7 +93,7 @@ class MappedTensors:
 
     weights: dict[str, Tensor]
     taken: list[Taken]
-    left: list[LeftOut]
+    left: list[SkippedSummary]
     new: list[str]
 
 
@@ -141,7 +141,7 @@ def map_tensors(
         weights=weights,
         taken=taken,
         left=[
-            LeftOut(sources[name], reason, tuple(tensors[sources[name]].shape))
+            SkippedSummary(sources[name], reason, tuple(tensors[sources[name]].shape))
             for name, reason in reasons.items()
             if reason is not None
         ],
@@ -271,7 +271,7 @@ class ConversionReport:
     source: Path
     out: Path
     taken: Sequence[Taken]
-    left: Sequence[LeftOut]
+    left: Sequence[SkippedSummary]
     new: Sequence[str]
     seed: int | None
 
@@ -294,7 +294,7 @@ def write_converted(
     source: Path,
     out: Path,
     seed: int | None,
-    left: Sequence[LeftOut] = (),
+    left: Sequence[SkippedSummary] = (),
     *,
     alignment_trained: bool,
 ) -> ConversionReport:

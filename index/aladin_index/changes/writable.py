@@ -61,7 +61,7 @@ class WritableGeneration:
         self._manifest: Manifest = read_manifest(folder)
         if self._manifest.model.id != model_id:
             raise IndexMismatchError(f"{root}: model", self._manifest.model.id, model_id)
-        self._sides: dict[Target, WritableCollection] = {}
+        self._collections: dict[Target, WritableCollection] = {}
         # Kept open, so that no other file gets its inode.
         self._file = folder / MANIFEST
         self._descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
@@ -71,23 +71,25 @@ class WritableGeneration:
         """Whether the open files are still those at their paths."""
         if identity_of(self._descriptor) != identity_at(self._file):
             return False
-        return all(side.is_in_place for side in self._sides.values())
+        return all(collection.is_in_place for collection in self._collections.values())
 
-    def side(self, target: Target) -> WritableCollection:
+    def collection(self, target: Target) -> WritableCollection:
         """Return one collection.
 
         Raises:
             NoSuchTargetError: If the index was built without the collection.
         """
-        entry = self._manifest.side(target)
+        entry = self._manifest.collection(target)
         if entry is None:
             raise NoSuchTargetError(target, " and ".join(self._manifest.targets))
-        if target not in self._sides:
+        if target not in self._collections:
             folder = generation_folder(self._root, self.generation) / target
             database = changes_database(self._root, self.generation, target)
             feedback = self._what_asks(target, entry)
-            self._sides[target] = WritableCollection(target, folder, database, entry, feedback)
-        return self._sides[target]
+            self._collections[target] = WritableCollection(
+                target, folder, database, entry, feedback
+            )
+        return self._collections[target]
 
     def _token_store(self, target: Target, entry: CollectionEntry) -> TokenStore:
         folder = generation_folder(self._root, self.generation) / target
@@ -98,15 +100,15 @@ class WritableGeneration:
         if entry.token_dtype == "float16":
             return None
         for other in TARGETS:
-            asking = self._manifest.side(other)
+            asking = self._manifest.collection(other)
             if other != target and asking is not None:
                 return feedback_from(self._token_store(other, asking))
         return None
 
     def close(self) -> None:
         """Close the databases."""
-        for side in self._sides.values():
-            side.close()
+        for collection in self._collections.values():
+            collection.close()
         os.close(self._descriptor)
 
 

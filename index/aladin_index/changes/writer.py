@@ -81,13 +81,13 @@ class AddReport(NamedTuple):
         generation: Generation that was changed.
         added: Ids that did not exist before.
         replaced: Ids whose items were replaced by the new ones.
-        skipped: Ids that existed already and whose items were kept.
+        kept: Ids that existed already and whose items were kept.
     """
 
     generation: int
     added: list[str]
     replaced: list[str]
-    skipped: list[str]
+    kept: list[str]
 
 
 class DeleteReport(NamedTuple):
@@ -161,8 +161,8 @@ class ChangesWriter:
             NoSuchTargetError: If the index has no such collection.
         """
         with self._exclusive() as live:
-            side = live.side(target)
-            return {item_id for item_id in ids if side.live_row(item_id) is not None}
+            collection = live.collection(target)
+            return {item_id for item_id in ids if collection.live_row(item_id) is not None}
 
     def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
         """Add items atomically.
@@ -182,29 +182,29 @@ class ChangesWriter:
             IndexWriteError: If the disk is full, or cannot be written.
         """
         with self._exclusive() as live:
-            side = live.side(target)
-            check_shapes(new, side.entry)
-            side.check_fields(new.items)
+            collection = live.collection(target)
+            check_shapes(new, collection.entry)
+            collection.check_fields(new.items)
             for photo in new.photos:
                 photo.write(self._root)
             report = AddReport(live.generation, [], [], [])
-            with side.transaction() as connection:
-                row = side.next_row()
+            with collection.transaction() as connection:
+                row = collection.next_row()
                 ends = np.cumsum(new.lengths)
                 for place, item in enumerate(new.items):
-                    old = side.live_row(item.id)
+                    old = collection.live_row(item.id)
                     if old is not None and on_duplicate == "error":
                         raise DuplicateItemError(target, item.id)
                     if old is not None and on_duplicate == "skip":
-                        report.skipped.append(item.id)
+                        report.kept.append(item.id)
                         continue
                     if old is not None:
-                        side.remove(old)
+                        collection.remove(old)
                     (report.added if old is None else report.replaced).append(item.id)
                     insert_items(connection, [item._replace(row=row)])
                     start, end = int(ends[place] - new.lengths[place]), int(ends[place])
-                    packed = side.codec.pack(new.tokens[start:end])
-                    vector = side.vector(new.embeddings[place], packed)
+                    packed = collection.codec.pack(new.tokens[start:end])
+                    vector = collection.vector(new.embeddings[place], packed)
                     insert_encoding(connection, row, vector, packed)
                     row += 1
             return report
@@ -227,15 +227,15 @@ class ChangesWriter:
             IndexWriteError: If the disk is full, or cannot be written.
         """
         with self._exclusive() as live:
-            side = live.side(target)
+            collection = live.collection(target)
             report = DeleteReport(live.generation, [], [])
-            with side.transaction():
+            with collection.transaction():
                 for item_id in dict.fromkeys(ids):
-                    row = side.live_row(item_id)
+                    row = collection.live_row(item_id)
                     if row is None and not ignore_missing:
                         raise UnknownItemError(target, item_id)
                     if row is not None:
-                        side.remove(row)
+                        collection.remove(row)
                     (report.missing if row is None else report.deleted).append(item_id)
             return report
 
@@ -264,32 +264,32 @@ class ChangesWriter:
                     f"{self._root}: expected generation {revision.generation}, generation "
                     f"{live.generation} is live by now"
                 )
-            side, new, packed = live.side(target), revision.new, revision.packed
+            collection, new, packed = live.collection(target), revision.new, revision.packed
             if new is not None:
-                side.check_fields(new.items)
+                collection.check_fields(new.items)
                 if packed is None:
-                    check_shapes(new, side.entry)
-            with side.transaction() as connection:
+                    check_shapes(new, collection.entry)
+            with collection.transaction() as connection:
                 for row in revision.removed:
-                    if side.is_live(row):
-                        side.remove(row)
+                    if collection.is_live(row):
+                        collection.remove(row)
                 if revision.file_states:
-                    side.record_files(revision.file_states)
+                    collection.record_files(revision.file_states)
                 if new is None:
                     return taken
-                row = side.next_row()
+                row = collection.next_row()
                 ends = np.cumsum(new.lengths)
                 for place, item in enumerate(new.items):
-                    if side.live_row(item.id) is not None:
+                    if collection.live_row(item.id) is not None:
                         taken.append(item.id)
                         continue
                     insert_items(connection, [item._replace(row=row)])
                     part = slice(int(ends[place] - new.lengths[place]), int(ends[place]))
                     if packed is None:
-                        tokens = side.codec.pack(new.tokens[part])
+                        tokens = collection.codec.pack(new.tokens[part])
                     else:
                         tokens = packed.take(part)
-                    vector = side.vector(new.embeddings[place], tokens)
+                    vector = collection.vector(new.embeddings[place], tokens)
                     insert_encoding(connection, row, vector, tokens)
                     row += 1
         return taken

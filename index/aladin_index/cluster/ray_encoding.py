@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from aladin_index.build.shards import ShardWork, place_shard
+from aladin_index.building.shards import ShardWork, place_shard
 from aladin_index.cluster.pool import WorkerPool, WorkerSettings
 from aladin_index.cluster.worker import (
     EncodedShard,
@@ -175,7 +175,7 @@ def ray_encoding(
         open_regions: Function that opens the regions of photos on a node; it must be picklable.
 
     Yields:
-        For the `encoding` of `aladin_index.build.builder.build_index`.
+        For the `encoding` of `aladin_index.building.builder.build_index`.
 
     Raises:
         ConfigError: If the settings ask for another precision than float32, which workers lack.

@@ -19,7 +19,13 @@ from tempfile import TemporaryDirectory, gettempdir
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.build.shards import LocalEncoding, ShardFormat, ShardWork, read_shard, shard_files
+from aladin_index.building.shards import (
+    LocalEncoding,
+    ShardFormat,
+    ShardWork,
+    read_shard,
+    shard_files,
+)
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, SourceItem
@@ -89,7 +95,7 @@ class EncodedShard:
 
     Attributes:
         host: Name of the machine that encoded the shard.
-        files: Bytes of the shard's files by name, see `aladin_index.build.shards.shard_files`.
+        files: Bytes of the shard's files by name, see `aladin_index.building.shards.shard_files`.
         unreadable: Files of skipped photos that this machine cannot read.
         seconds: Seconds by stage.
     """
@@ -193,8 +199,6 @@ def _unreadable(folder: Path, form: ShardFormat, items: Sequence[SourceItem]) ->
     """Return the files of skipped photos that cannot be read on this machine at all."""
     shard = read_shard(folder, form)
     assert shard is not None
-    left_out = {entry.id for entry in shard.left_out}
-    files = {
-        str(item.path) for item in items if isinstance(item, ImageItem) and item.id in left_out
-    }
+    skipped = {entry.id for entry in shard.skipped}
+    files = {str(item.path) for item in items if isinstance(item, ImageItem) and item.id in skipped}
     return sorted(file for file in files if not os.access(file, os.R_OK))

@@ -160,47 +160,47 @@ class SearchDevice:
             _LOG.warning("searching on the CPU: torch finds no CUDA device")
         return cls()
 
-    def place(self, side: StoredCollection) -> StoredCollection:
+    def place(self, collection: StoredCollection) -> StoredCollection:
         """Return a collection whose stages run on the device, as far as they pass the test.
 
         The device is asked for the neighbours of some items, and has to find the ones that the
-        processor finds. If it cannot, one warning says why, and the side stays as it is.
+        processor finds. If it cannot, one warning says why, and the collection stays as it is.
         """
         if self.device == "cpu" and self._first_stage == "faiss":
-            return side
+            return collection
         if not self._health.is_good:
-            return side
+            return collection
         try:
-            first_stage = self._first_stage_of(side)
-            prove(first_stage, side)
-            guarded = GuardedFirstStage(first_stage, side.first_stage, self._health)
+            first_stage = self._first_stage_of(collection)
+            prove(first_stage, collection)
+            guarded = GuardedFirstStage(first_stage, collection.first_stage, self._health)
             if self._first_stage == "faiss" or self.device == "cpu":
-                return replace(side, first_stage=guarded)
+                return replace(collection, first_stage=guarded)
             from aladin_index.devices.torch_stages import alignment_on_card
 
-            alignment = alignment_on_card(side.tokens, self.device)
+            alignment = alignment_on_card(collection.tokens, self.device)
             where = "kept on the device" if alignment.is_resident else "copied query by query"
-            _LOG.info("tokens of the %s: %s", side.target, where)
-            second_stage = GuardedSecondStage(alignment, side.second_stage, self._health)
+            _LOG.info("tokens of the %s: %s", collection.target, where)
+            second_stage = GuardedSecondStage(alignment, collection.second_stage, self._health)
             # Bounds are those of the scores on the processor.
-            return replace(side, first_stage=guarded, second_stage=second_stage, bounds=None)
+            return replace(collection, first_stage=guarded, second_stage=second_stage, bounds=None)
         except RuntimeError as error:  # what both FAISS and torch raise
             self._health.fail(error)
-            return side
+            return collection
 
     def close(self) -> None:
         """Release the GPU; a running search is completed on the CPU."""
         if self._card is not None:
             self._card.close()
 
-    def _first_stage_of(self, side: StoredCollection) -> FirstStage:
+    def _first_stage_of(self, collection: StoredCollection) -> FirstStage:
         if self._first_stage == "torch":
             from aladin_index.devices.torch_stages import exact_search_on
 
-            return exact_search_on(side.embeddings, self.device)
+            return exact_search_on(collection.embeddings, self.device)
         if self._card is None:
             self._card = FaissCard(self._library)
-        return GpuAnn(self._card, side.ann, side.embeddings)
+        return GpuAnn(self._card, collection.ann, collection.embeddings)
 
 
 def has_cuda() -> bool:
@@ -212,17 +212,17 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def prove(engine: FirstStage, side: StoredCollection) -> None:
+def prove(engine: FirstStage, collection: StoredCollection) -> None:
     """Check that a first stage finds the neighbours of some of its own items.
 
     Raises:
         RuntimeError: If it does not find those that the CPU finds.
     """
-    count = min(_PROOF_COUNT, side.entry.count)
-    for row in np.linspace(0, side.entry.count - 1, _PROOF_QUERIES).astype(np.int64):
-        query = np.array(side.embeddings[row])
-        rows = np.sort(side.ann.search(query, count))
-        nearest, _ = best_of(side.embeddings, query, rows, count)
+    count = min(_PROOF_COUNT, collection.entry.count)
+    for row in np.linspace(0, collection.entry.count - 1, _PROOF_QUERIES).astype(np.int64):
+        query = np.array(collection.embeddings[row])
+        rows = np.sort(collection.ann.search(query, count))
+        nearest, _ = best_of(collection.embeddings, query, rows, count)
         found = np.intersect1d(engine.search(query, count), nearest)
         if len(found) < _PROOF_SHARE * len(nearest):
             raise RuntimeError(

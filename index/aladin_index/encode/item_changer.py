@@ -73,20 +73,20 @@ class AddCounts:
     Attributes:
         added: Number of items with new ids.
         replaced: Number of items that replaced others.
-        skipped: Number of items whose ids existed already.
-        left_out: Items that could not be used, with the reason.
+        kept: Number of items whose ids existed already.
+        skipped: Items that could not be used, with the reason.
     """
 
     added: int = 0
     replaced: int = 0
-    skipped: int = 0
-    left_out: list[SkippedItem] = field(default_factory=list[SkippedItem])
+    kept: int = 0
+    skipped: list[SkippedItem] = field(default_factory=list[SkippedItem])
 
     def leave_out(self, item: SkippedItem, settings: AddSettings) -> None:
         """Count an item that could not be used, or raise the error about it."""
         if settings.strict:
             raise item.refused()
-        self.left_out.append(item)
+        self.skipped.append(item)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +267,7 @@ def add_items(
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
     for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
         usable = batch.usable
-        for each in batch.left_out:
+        for each in batch.skipped:
             counts.leave_out(each, settings)
         if batch.encoding is not None:
             with seconds.measure("write"):
@@ -276,7 +276,7 @@ def add_items(
                 report = writer.add(target, new, settings.on_duplicate)
             counts.added += len(report.added)
             counts.replaced += len(report.replaced)
-            counts.skipped += len(report.skipped)
+            counts.kept += len(report.kept)
             cut += [each.metadata for each in usable if CUT in each.metadata]
         for row in list(islice(sources, len(batch.items))):  # batches come in their order
             del sources[row]
@@ -324,7 +324,7 @@ def _numbered(
             known = writer.known(target, [item.id for item in batch])
             if known and settings.on_duplicate == "error":
                 raise DuplicateItemError(target, min(known))
-            counts.skipped += sum(item.id in known for item in batch)
+            counts.kept += sum(item.id in known for item in batch)
             progress.advance(sum(item.id in known for item in batch))
             batch = [item for item in batch if item.id not in known]
         numbered = list(enumerate(map(with_file_state, batch), start=number))

@@ -108,7 +108,7 @@ class EncodedItems(NamedTuple):
         return [each for each in self.items if isinstance(each, Prepared)]
 
     @property
-    def left_out(self) -> list[SkippedItem]:
+    def skipped(self) -> list[SkippedItem]:
         """Items that cannot be used, in order."""
         return [each for each in self.items if isinstance(each, SkippedItem)]
 

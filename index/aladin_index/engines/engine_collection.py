@@ -270,21 +270,21 @@ class EngineCollection:
 class EngineCollectionItems:
     """Ids, texts and metadata of the items of an `EngineCollection`."""
 
-    def __init__(self, side: EngineCollection) -> None:
-        """Read the items of the collection `side`."""
-        self._side = side
+    def __init__(self, collection: EngineCollection) -> None:
+        """Read the items of the collection `collection`."""
+        self._collection = collection
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
         """Return items that this search has found or fetched, in the order of `rows`."""
-        return [self._side.stored_item(row) for row in rows]
+        return [self._collection.stored_item(row) for row in rows]
 
     def by_id(self, item_id: str) -> StoredItem | None:
         """Return the item with this id, or None if there is none."""
-        return self._side.fetch_item(item_id)
+        return self._collection.fetch_item(item_id)
 
     def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
         """Return the items with some ids, in the given order; None for a missing one."""
-        return self._side.fetch_items(ids)
+        return self._collection.fetch_items(ids)
 
 
 def _best_first(found: FoundItem) -> tuple[float, int, str]:

@@ -58,9 +58,9 @@ class EngineIndex:
         """None, because the vector database has no files that a copy could replace."""
         return
 
-    def side(self, target: Target, filter: Filter | None = None) -> EngineCollection:
+    def collection(self, target: Target, filter: Filter | None = None) -> EngineCollection:
         """Return one collection for one search; no request is sent yet."""
-        entry = self.manifest.side(target)
+        entry = self.manifest.collection(target)
         if entry is None:
             raise NoSuchTargetError(target, " and ".join(self.manifest.targets))
         codec = self.record.codecs[target]
@@ -153,7 +153,7 @@ class EngineInfo:
         alignment_trained: Whether the alignment of that model was trained.
         metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one.
-        sides: Collections of images, texts or both, as they were pushed.
+        collections: Collections of images, texts or both, as they were pushed.
         counts: Current number of items of each collection.
         changed: Whether items were added or removed since the generation was pushed.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
@@ -168,7 +168,7 @@ class EngineInfo:
     alignment_trained: bool
     metric: str
     default_candidates: int
-    sides: dict[Target, CollectionEntry]
+    collections: dict[Target, CollectionEntry]
     counts: dict[Target, int]
     changed: bool
     calibration: Calibration | None
@@ -200,7 +200,7 @@ def describe_engine_index(path: Path, location: EngineLocation, client: EngineCl
         alignment_trained=read_alignment_trained(model_folder(path, manifest.model.id)),
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
-        sides=manifest.sides,
+        collections=manifest.collections,
         counts={target: client.count(generation, target) for target in manifest.targets},
         changed=record.changed,
         calibration=manifest.calibration,

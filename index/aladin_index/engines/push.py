@@ -143,7 +143,7 @@ def push_index(
             pieces = client.read_record(live) or {}
             if pieces.get(SOURCE) == push.identity:
                 manifest = read_generation(client, live).manifest
-                return _report(manifest, dict.fromkeys(push.sides, 0), dropped=[])
+                return _report(manifest, dict.fromkeys(push.collections, 0), dropped=[])
         _check_unchanged(client, live, settings)
         push.begin(live)
         manifest = push.send_all(live, progress or NullProgress())
@@ -181,7 +181,7 @@ class _Push:
     """A push in progress; changes of the index after its start are not seen.
 
     Attributes:
-        sides: Collections of the index: images, texts or both.
+        collections: Collections of the index: images, texts or both.
         generation: Generation that is being filled.
         identity: What is pushed, by which an interrupted push is continued.
         resumed: Number of items of each collection that an interrupted push had inserted.
@@ -198,8 +198,8 @@ class _Push:
         self._client, self._index, self._folder = client, index, folder
         self._location, self._settings = location, settings
         self._done: dict[str, int] = {}
-        self.sides: dict[Target, LiveCollection] = {
-            target: index.side(target) for target in index.manifest.targets
+        self.collections: dict[Target, LiveCollection] = {
+            target: index.collection(target) for target in index.manifest.targets
         }
         self.generation = 1
         self.identity = self._identity()
@@ -223,7 +223,7 @@ class _Push:
     def send_all(self, live: int | None, progress: Progress) -> Manifest:
         """Insert all items and the record; return the manifest of the complete generation."""
         entries: dict[Target, CollectionEntry] = {}
-        for target in self.sides:
+        for target in self.collections:
             entries[target] = self._send(target, progress)
         manifest = replace(
             self._index.manifest,
@@ -240,14 +240,14 @@ class _Push:
 
     def _send(self, target: Target, progress: Progress) -> CollectionEntry:
         """Insert the images or the texts, index them, and return their manifest entry."""
-        client, side = self._client, self.sides[target]
-        nearest_of = min(side.entry.ann.recall_at, client.max_results)
+        client, collection = self._client, self.collections[target]
+        nearest_of = min(collection.entry.ann.recall_at, client.max_results)
         nearest = NearestSoFar(self._queries(target), nearest_of)
-        client.create_collection(self.generation, target, _schema(side))
+        client.create_collection(self.generation, target, _schema(collection))
         done = self.resumed[target] = self._done.get(target, 0)
         passed = tokens = 0
-        progress.start(side.count, _UNITS[target])
-        for number, part in enumerate(live_parts(side, self._settings.batch_size), start=1):
+        progress.start(collection.count, _UNITS[target])
+        for number, part in enumerate(live_parts(collection, self._settings.batch_size), start=1):
             nearest.take(part.embeddings)
             tokens += int(part.lengths.sum())
             entries = entries_of(part)[max(0, done - passed) :]
@@ -270,13 +270,13 @@ class _Push:
                 "not made live",
             )
         first_stage = self._calibrated(target, nearest)
-        return replace(side.entry, count=passed, token_count=tokens, ann=first_stage)
+        return replace(collection.entry, count=passed, token_count=tokens, ann=first_stage)
 
     def _calibrated(self, target: Target, nearest: NearestSoFar) -> AnnEntry:
         """Choose the search width of a collection, and measure its recall."""
         wanted = self._settings.ann_recall
         if wanted is None:
-            wanted = self.sides[target].entry.ann.recall_wanted
+            wanted = self.collections[target].entry.ann.recall_wanted
         client, generation = self._client, self.generation
         chosen, curve = nearest.calibrate(client, generation, target, wanted)
         return AnnEntry(
@@ -299,8 +299,10 @@ class _Push:
         data = {
             "manifest": hashlib.sha256(manifest).hexdigest(),
             "changes": {
-                target: None if side.changes is None else [side.changes.rows, side.changes.sequence]
-                for target, side in self.sides.items()
+                target: None
+                if collection.changes is None
+                else [collection.changes.rows, collection.changes.sequence]
+                for target, collection in self.collections.items()
             },
             "location": asked,
             "ann_recall": self._settings.ann_recall,
@@ -314,29 +316,33 @@ class _Push:
 
     def _queries(self, target: Target) -> NDArray[np.float32]:
         """Return embeddings to measure the recall with: of the other collection, if any."""
-        others = [side for each, side in self.sides.items() if each != target]
-        asking = [each.base.embeddings for each in (*others, self.sides[target])]
+        others = [collection for each, collection in self.collections.items() if each != target]
+        asking = [each.base.embeddings for each in (*others, self.collections[target])]
         return sample_queries(next(filter(len, asking), asking[0]), _RECALL_QUERIES)
 
     def _codec(self, target: Target) -> TokenCodec:
         """Return the codec, with the error feedback for items added later as in a build."""
-        side = self.sides[target]
-        codec, feedback = side.base.tokens.codec, None
+        collection = self.collections[target]
+        codec, feedback = collection.base.tokens.codec, None
         for other in TARGETS:
-            if side.entry.token_dtype != "float16" and other != target and other in self.sides:
-                feedback = feedback_from(self.sides[other].base.tokens)
+            if (
+                collection.entry.token_dtype != "float16"
+                and other != target
+                and other in self.collections
+            ):
+                feedback = feedback_from(self.collections[other].base.tokens)
         return replace(codec, feedback=feedback)
 
 
-def _schema(side: LiveCollection) -> CollectionSchema:
-    longest = int(np.diff(side.base.tokens.offsets).max(initial=0))
-    if side.changes is not None:
-        longest = max(longest, int(side.changes.token_counts.max(initial=0)))
+def _schema(collection: LiveCollection) -> CollectionSchema:
+    longest = int(np.diff(collection.base.tokens.offsets).max(initial=0))
+    if collection.changes is not None:
+        longest = max(longest, int(collection.changes.token_counts.max(initial=0)))
     return CollectionSchema(
-        embedding_dim=side.entry.embedding_dim,
-        codec=side.base.tokens.codec,
+        embedding_dim=collection.entry.embedding_dim,
+        codec=collection.base.tokens.codec,
         max_tokens=longest,
-        count=side.count,
+        count=collection.count,
     )
 
 
@@ -457,12 +463,12 @@ def _write_folder(source: Path, folder: Path, manifest: Manifest, location: Engi
 
 
 def _report(manifest: Manifest, resumed: dict[Target, int], dropped: list[int]) -> PushReport:
-    sides = manifest.sides
+    collections = manifest.collections
     return PushReport(
         generation=manifest.generation,
-        counts={target: entry.count for target, entry in sides.items()},
+        counts={target: entry.count for target, entry in collections.items()},
         resumed=resumed,
-        first_stages={target: entry.ann for target, entry in sides.items()},
+        first_stages={target: entry.ann for target, entry in collections.items()},
         dropped=dropped,
     )
 

@@ -71,7 +71,7 @@ class GenerationRecord:
         try:
             manifest = _manifest(pieces[MANIFEST], where)
             codecs: dict[Target, TokenCodec] = {}
-            for target, entry in manifest.sides.items():
+            for target, entry in manifest.collections.items():
                 centroids = _array(pieces, _centroids(target))
                 feedback = _array(pieces, _feedback(target))
                 codecs[target] = TokenCodec(

@@ -60,14 +60,14 @@ class EngineWriter:
         """Return the ids among `ids` that are in the index."""
         with self._lock:
             record = self._live()
-            _side(record, target)
+            _collection(record, target)
             return self._known(record, target, ids)
 
     def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
         """Add items, see `aladin_index.changes.writer.ChangesWriter.add`."""
         with self._lock:
             record = self._live()
-            check_shapes(new, _side(record, target))
+            check_shapes(new, _collection(record, target))
             ids = [item.id for item in new.items]
             for item in new.items:
                 _check_unicode(item)
@@ -80,7 +80,7 @@ class EngineWriter:
                 if is_there and on_duplicate == "error":
                     raise DuplicateItemError(target, item_id)
                 if is_there and on_duplicate == "skip":
-                    report.skipped.append(item_id)
+                    report.kept.append(item_id)
                     continue
                 (report.replaced if is_there else report.added).append(item_id)
                 chosen[item_id] = place
@@ -97,7 +97,7 @@ class EngineWriter:
         """Remove items, see `aladin_index.changes.writer.ChangesWriter.delete`."""
         with self._lock:
             record = self._live()
-            _side(record, target)
+            _collection(record, target)
             wanted = list(dict.fromkeys(ids))
             there = self._known(record, target, wanted)
             report = DeleteReport(record.manifest.generation, [], [])
@@ -161,8 +161,8 @@ class EngineWriter:
             raise IndexWriteError(error.filename or self._root, reason) from error
 
 
-def _side(record: GenerationRecord, target: Target) -> CollectionEntry:
-    entry = record.manifest.side(target)
+def _collection(record: GenerationRecord, target: Target) -> CollectionEntry:
+    entry = record.manifest.collection(target)
     if entry is None:
         raise NoSuchTargetError(target, " and ".join(record.manifest.targets))
     return entry

@@ -51,7 +51,7 @@ def export_index(
         rows_a_part: Approximate number of items of a file.
 
     Returns:
-        The number of items of each side.
+        The number of items of each collection.
 
     Raises:
         ConfigError: If something exists at `out`.
@@ -66,15 +66,15 @@ def export_index(
         _write_errors(out),
         atomic_folder(out) as folder,
     ):
-        exports: dict[Target, _SideExport] = {}
+        exports: dict[Target, _CollectionExport] = {}
         for target in opened.manifest.targets:
-            side = opened.side(target)
-            if side.count > 0:
-                exports[target] = _SideExport(index, folder, side, rows_a_part)
+            collection = opened.collection(target)
+            if collection.count > 0:
+                exports[target] = _CollectionExport(index, folder, collection, rows_a_part)
                 exports[target].write(progress)
         if not exports:
             raise InputError(f"{index}: there is nothing to export, all items are removed")
-        sides: dict[Target, ExchangeCollection] = {
+        collections: dict[Target, ExchangeCollection] = {
             target: export.described for target, export in exports.items()
         }
         paths = {path for export in exports.values() for path in export.paths}
@@ -82,29 +82,31 @@ def export_index(
             schema_version=SCHEMA_VERSION,
             model_id=opened.manifest.model.id,
             metric=opened.manifest.metric,
-            images=sides.get("images"),
-            texts=sides.get("texts"),
+            images=collections.get("images"),
+            texts=collections.get("texts"),
             # Exported items have no biases, and other probabilities.
             calibration=None if opened.manifest.correction else opened.manifest.calibration,
             files=describe_paths(folder, paths),
         )
         write_exchange_manifest(folder, manifest)
-    return {target: side.count for target, side in sides.items()}
+    return {target: collection.count for target, collection in collections.items()}
 
 
-class _SideExport:
+class _CollectionExport:
     """Export of one collection.
 
     Attributes:
         paths: Paths of the files that were written.
     """
 
-    def __init__(self, root: Path, folder: Path, side: LiveCollection, rows_a_part: int) -> None:
+    def __init__(
+        self, root: Path, folder: Path, collection: LiveCollection, rows_a_part: int
+    ) -> None:
         self._root, self._folder = root, folder
-        place = folder if side.target == "images" else folder / TEXTS_FOLDER
-        self._layout = CollectionLayout(place, side.target)
-        self._side = side
-        self._codec = side.base.tokens.codec
+        place = folder if collection.target == "images" else folder / TEXTS_FOLDER
+        self._layout = CollectionLayout(place, collection.target)
+        self._collection = collection
+        self._codec = collection.base.tokens.codec
         self._rows_a_part = rows_a_part
         self._count = 0
         self.paths: set[Path] = set()
@@ -114,7 +116,7 @@ class _SideExport:
         """Description of what was written."""
         return ExchangeCollection(
             count=self._count,
-            embedding_dim=self._side.entry.embedding_dim,
+            embedding_dim=self._collection.entry.embedding_dim,
             token_dim=self._codec.dim,
             token_dtype=self._codec.dtype,
         )
@@ -123,10 +125,10 @@ class _SideExport:
         """Write all files of the collection."""
         for folder in self._layout.folders:
             folder.mkdir(parents=True, exist_ok=True)
-        progress.start(self._side.count, _UNITS[self._side.target])
-        chunks = live_parts(self._side, min(self._rows_a_part, ITEMS_AT_A_TIME))
+        progress.start(self._collection.count, _UNITS[self._collection.target])
+        chunks = live_parts(self._collection, min(self._rows_a_part, ITEMS_AT_A_TIME))
         # Each part takes chunks until it is full: there are at most so many parts.
-        for name in part_names(-(-self._side.count // self._rows_a_part)):
+        for name in part_names(-(-self._collection.count // self._rows_a_part)):
             rows = self._write_part(name, chunks, progress)
             if rows == 0:
                 break
@@ -141,7 +143,7 @@ class _SideExport:
         self.paths.update(self._layout.files(name, self._codec))
         rows = 0
         with ExitStack() as files:
-            dim = self._side.entry.embedding_dim
+            dim = self._collection.entry.embedding_dim
             writer = _PartWriter(self._layout, name, self._codec, dim, files)
             while chunk is not None:
                 writer.append(chunk)

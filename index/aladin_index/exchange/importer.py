@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.ann.first_stage_build import check_first_stages
-from aladin_index.build.resume import fingerprint_of
+from aladin_index.building.resume import fingerprint_of
 from aladin_index.encode.source_items import PhotoPlaces
 from aladin_index.exchange.arrays import (
     StoredTokens,
@@ -131,7 +131,7 @@ class EncodedCollection:
                 a token is not L2-normalised.
         """
         self._items.check_ids()
-        left_out: list[SkippedItem] = []
+        skipped: list[SkippedItem] = []
         fault = caption_fault
         if self._layout.target == "images":
             fault = no_fault if places is None else partial(place_fault, places)
@@ -139,8 +139,8 @@ class EncodedCollection:
         return CollectionSource(
             embedding_dim=self._dims.embedding,
             codec=codec,
-            parts=(usable_part(part, left_out, fault) for part in self._parts(codec)),
-            left_out=left_out,
+            parts=(usable_part(part, skipped, fault) for part in self._parts(codec)),
+            skipped=skipped,
             count=self.count,
         )
 
@@ -193,12 +193,12 @@ class ImportReport(NamedTuple):
     Attributes:
         generation: The new live generation.
         counts: Number of items of each collection.
-        left_out: Items skipped: texts without a caption, photos outside of the root.
+        skipped: Items skipped: texts without a caption, photos outside of the root.
     """
 
     generation: int
     counts: dict[Target, int]
-    left_out: list[SkippedItem]
+    skipped: list[SkippedItem]
 
 
 def import_index(
@@ -212,7 +212,7 @@ def import_index(
 ) -> ImportReport:
     """Create a live generation from precomputed encodings, without running the network.
 
-    A side without tokens is searched by its embeddings alone. All is read and checked a few
+    A collection without tokens is searched by its embeddings alone. All is read and checked a few
     thousand items at a time; until the last step, readers see what was live before.
 
     Args:
@@ -248,19 +248,23 @@ def import_index(
     calibration, correction = read_fitted(checkpoint_folder, checkpoint.model_id)
     if manifest is not None and correction is None:  # that of the folder is of uncorrected scores
         calibration = manifest.calibration or calibration
-    sides: dict[Target, EncodedCollection] = {
+    collections: dict[Target, EncodedCollection] = {
         layout.target: EncodedCollection(layout, dims, own=manifest is not None)
         for layout in _layouts(folder)
     }
     check_first_stages(
-        {target: (side.count, dims.embedding) for target, side in sides.items()}, settings
+        {target: (collection.count, dims.embedding) for target, collection in collections.items()},
+        settings,
     )
-    files = {target: describe_paths(folder, side.files) for target, side in sides.items()}
+    files = {
+        target: describe_paths(folder, collection.files)
+        for target, collection in collections.items()
+    }
     if manifest is not None:
         check_files(folder, manifest, {k: v for each in files.values() for k, v in each.items()})
-    sources = _sources(sides, token_dtype, places, folder, out)
+    sources = _sources(collections, token_dtype, places, folder, out)
     fingerprints: dict[Target, str] = {
-        target: _fingerprint(files[target], token_dtype) for target in sides
+        target: _fingerprint(files[target], token_dtype) for target in collections
     }
     with disk_errors(out), only_builder(out):
         model = describe_model(checkpoint_folder, checkpoint.model_id)
@@ -270,11 +274,12 @@ def import_index(
         generation = write_generation(
             *made_of, made_by="import", calibration=calibration, correction=correction
         )
-    left_out = [entry for source in sources.values() for entry in source.left_out]
+    skipped = [entry for source in sources.values() for entry in source.skipped]
     counts: dict[Target, int] = {
-        target: side.count - len(sources[target].left_out) for target, side in sides.items()
+        target: collection.count - len(sources[target].skipped)
+        for target, collection in collections.items()
     }
-    return ImportReport(generation=generation, counts=counts, left_out=left_out)
+    return ImportReport(generation=generation, counts=counts, skipped=skipped)
 
 
 def _manifest_of(folder: Path, model_id: str) -> ExchangeManifest | None:
@@ -286,7 +291,7 @@ def _manifest_of(folder: Path, model_id: str) -> ExchangeManifest | None:
 
 
 def _sources(
-    sides: Mapping[Target, EncodedCollection],
+    collections: Mapping[Target, EncodedCollection],
     token_dtype: TokenDtype | None,
     places: PhotoPlaces | None,
     folder: Path,
@@ -294,9 +299,9 @@ def _sources(
 ) -> dict[Target, CollectionSource]:
     """Stream the collections; photos that the exported index kept are copied on the way."""
     sources: dict[Target, CollectionSource] = {}
-    for target, side in sides.items():
-        other = next((sides[each] for each in sides if each != target), None)
-        source = side.source(token_dtype, other, places if target == "images" else None)
+    for target, collection in collections.items():
+        other = next((collections[each] for each in collections if each != target), None)
+        source = collection.source(token_dtype, other, places if target == "images" else None)
         sources[target] = replace(source, parts=_with_photos(source.parts, folder, out))
     return sources
 

@@ -300,14 +300,14 @@ class ItemSource:
 
 
 def usable_part(
-    part: EncodedPart, left_out: list[SkippedItem], fault: Callable[[StoredItem], str | None]
+    part: EncodedPart, skipped: list[SkippedItem], fault: Callable[[StoredItem], str | None]
 ) -> EncodedPart:
     """Leave out the items that have a fault, with all that belongs to them."""
     faults = [fault(item) for item in part.items]
     if not any(faults):
         return part
     kept = np.array([reason is None for reason in faults])
-    left_out += [
+    skipped += [
         SkippedItem(item.id, reason)
         for item, reason in zip(part.items, faults, strict=True)
         if reason is not None

@@ -186,7 +186,7 @@ class ExchangeManifest:
     calibration: Calibration | None = None
     files: dict[str, FileEntry]
 
-    def side(self, target: Target) -> ExchangeCollection | None:
+    def collection(self, target: Target) -> ExchangeCollection | None:
         """Return the entry of one collection."""
         return self.images if target == "images" else self.texts
 

@@ -50,7 +50,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 PUBLISHING = ".publishing"
 
 
-SKIPPED = "left_out.json"
+SKIPPED = "skipped.json"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -132,7 +132,7 @@ class CollectionEntry:
 
     Attributes:
         count: Number of items.
-        left_out: Number of items given to the build that could not be used.
+        skipped: Number of items given to the build that could not be used.
         embedding_dim: Size of an embedding.
         token_dim: Size of a token.
         token_count: Number of tokens of all items.
@@ -146,7 +146,7 @@ class CollectionEntry:
     """
 
     count: int
-    left_out: int
+    skipped: int
     embedding_dim: int
     token_dim: int
     token_count: int
@@ -214,7 +214,7 @@ class Manifest:
     correction: CorrectionConstants | None = None
     files: dict[str, FileEntry]
 
-    def side(self, target: Target) -> CollectionEntry | None:
+    def collection(self, target: Target) -> CollectionEntry | None:
         """Return the entry of one collection."""
         return self.images if target == "images" else self.texts
 
@@ -224,16 +224,16 @@ class Manifest:
 
     def candidates(self, target: Target) -> int:
         """Return the number of candidates of a search that does not specify one."""
-        side = self.side(target)
-        tuned = None if side is None else side.tuning
+        collection = self.collection(target)
+        tuned = None if collection is None else collection.tuning
         return self.default_candidates if tuned is None else tuned.candidates
 
     @property
-    def sides(self) -> dict[Target, CollectionEntry]:
+    def collections(self) -> dict[Target, CollectionEntry]:
         """Entries of the collections of this generation."""
         found: dict[Target, CollectionEntry] = {}
         for target in TARGETS:
-            entry = self.side(target)
+            entry = self.collection(target)
             if entry is not None:
                 found[target] = entry
         return found
@@ -241,7 +241,7 @@ class Manifest:
     @property
     def targets(self) -> list[Target]:
         """Targets of the collections of this generation."""
-        return list(self.sides)
+        return list(self.collections)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

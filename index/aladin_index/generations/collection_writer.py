@@ -67,7 +67,7 @@ class CollectionSource:
             they are written.
         parts: Items in the order of their rows; read once. The creator of the parts must ensure
             that IDs are unique.
-        left_out: Items that could not be used; read after all parts.
+        skipped: Items that could not be used; read after all parts.
         count: Number of items, if known; used only for the progress.
         tuning: Tuning of the second stage, kept from an earlier generation, or None if not tuned.
     """
@@ -75,7 +75,7 @@ class CollectionSource:
     embedding_dim: int
     codec: TokenCodec
     parts: Iterable[EncodedPart]
-    left_out: Sequence[SkippedItem] = ()
+    skipped: Sequence[SkippedItem] = ()
     count: int | None = None
     tuning: Tuning | None = None
     correction: HubCorrection | None = None
@@ -109,7 +109,7 @@ def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
 def write_collection(
     folder: Path,
     target: Target,
-    side: CollectionSource,
+    collection: CollectionSource,
     filter_fields: Sequence[str] | None,
     progress: Progress,
 ) -> CollectionCounts:
@@ -118,7 +118,7 @@ def write_collection(
     Args:
         folder: Folder of the collection; it exists and is empty.
         target: Target of the collection: images or texts.
-        side: Source of the collection.
+        collection: Source of the collection.
         filter_fields: Metadata fields that get an index, or None for all fields.
         progress: Progress, advanced by the number of items written.
 
@@ -128,9 +128,9 @@ def write_collection(
         ValueError: If the arrays of a part do not match.
     """
     with ExitStack() as files:
-        arrays = _ArrayWriters(folder, target, side, files)
-        write_items(folder / ITEMS, _written(side.parts, arrays, progress), filter_fields)
-    codec = side.codec
+        arrays = _ArrayWriters(folder, target, collection, files)
+        write_items(folder / ITEMS, _written(collection.parts, arrays, progress), filter_fields)
+    codec = collection.codec
     if codec.centroids is not None:
         write_npy(folder / CENTROIDS, np.float32, codec.centroids.shape, [codec.centroids])
     return arrays.counts
@@ -140,19 +140,19 @@ class _ArrayWriters:
     """Files of the arrays of a collection, open as long as `files` is."""
 
     def __init__(
-        self, folder: Path, target: Target, side: CollectionSource, files: ExitStack
+        self, folder: Path, target: Target, collection: CollectionSource, files: ExitStack
     ) -> None:
         self._target: Target = target
-        self._dim = side.embedding_dim
-        self._correction, self._codec = side.correction, side.codec
+        self._dim = collection.embedding_dim
+        self._correction, self._codec = collection.correction, collection.codec
 
         def writer(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
             return files.enter_context(NpyWriter(folder / name, dtype, row_shape))
 
-        self._embeddings = writer(EMBEDDINGS, np.float32, (side.vector_dim,))
+        self._embeddings = writer(EMBEDDINGS, np.float32, (collection.vector_dim,))
         self._tokens = [
             writer(FILE_OF[array.field], array.dtype, array.row_shape)
-            for array in side.codec.arrays
+            for array in collection.codec.arrays
         ]
         self._offsets = writer(OFFSETS, np.int64, ())
         self._offsets.append(np.zeros(1, dtype=np.int64))
@@ -212,16 +212,21 @@ class FittedPhotos:
         self._compared = self._of_data = 0
         self._watched: Target | None = None
 
-    def watch(self, sides: Mapping[Target, CollectionSource]) -> Mapping[Target, CollectionSource]:
+    def watch(
+        self, collections: Mapping[Target, CollectionSource]
+    ) -> Mapping[Target, CollectionSource]:
         """Return the same collections; photos are counted as they are read.
 
         An index without images is known by the photos that its texts are captions of.
         """
         if not self._data:
-            return sides
-        self._watched = "images" if "images" in sides else "texts"
-        side = sides[self._watched]
-        return {**sides, self._watched: replace(side, parts=self._counted(side.parts))}
+            return collections
+        self._watched = "images" if "images" in collections else "texts"
+        collection = collections[self._watched]
+        return {
+            **collections,
+            self._watched: replace(collection, parts=self._counted(collection.parts)),
+        }
 
     def mark(self, calibration: Calibration | None) -> Calibration | None:
         """Mark a calibration of other photos, so that it judges nothing here.
@@ -244,15 +249,15 @@ class FittedPhotos:
 
 
 def live_parts(
-    side: LiveCollection, items_at_a_time: int = ITEMS_AT_A_TIME
+    collection: LiveCollection, items_at_a_time: int = ITEMS_AT_A_TIME
 ) -> Iterator[EncodedPart]:
     """Yield the live items of a collection in row order, with tokens in their stored form.
 
     Args:
-        side: Collection at one moment; later changes are not seen.
+        collection: Collection at one moment; later changes are not seen.
         items_at_a_time: Maximum number of items in a part.
     """
-    selection, base, changes = side.selection, side.base, side.changes
+    selection, base, changes = collection.selection, collection.base, collection.changes
     rows = base.entry.count if changes is None else changes.rows
     live = np.arange(rows) if selection is None else selection.rows
     built, added = live[live < base.entry.count], live[live >= base.entry.count]
@@ -269,22 +274,24 @@ def live_parts(
         assert changes is not None  # only there do such rows come from
         chosen = added[start : start + items_at_a_time]
         yield EncodedPart(
-            items=[_as_recorded(item, states) for item in side.items.by_rows(chosen.tolist())],
+            items=[
+                _as_recorded(item, states) for item in collection.items.by_rows(chosen.tolist())
+            ],
             embeddings=changes.embeddings_of(chosen),
             tokens=changes.tokens(chosen).stored,
             lengths=changes.lengths(chosen),
         )
 
 
-def items_of(side: LiveCollection, rows: NDArray[np.int64]) -> list[StoredItem]:
+def items_of(collection: LiveCollection, rows: NDArray[np.int64]) -> list[StoredItem]:
     """Read some items, each with the state of its file that was recorded last.
 
     Args:
-        side: Collection at one moment.
+        collection: Collection at one moment.
         rows: Rows of live items, in any order.
     """
-    states = {} if side.changes is None else side.changes.added.file_states()
-    return [_as_recorded(item, states) for item in side.items.by_rows(rows.tolist())]
+    states = {} if collection.changes is None else collection.changes.added.file_states()
+    return [_as_recorded(item, states) for item in collection.items.by_rows(rows.tolist())]
 
 
 def _as_recorded(item: StoredItem, states: Mapping[int, str]) -> StoredItem:

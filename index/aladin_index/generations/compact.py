@@ -87,26 +87,26 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
     live_generation(root)  # nothing is written where there is no index
     with disk_errors(root), only_builder(root):
         with open_index(root, encodes=False) as index:
-            sides: dict[Target, _Folding] = {
-                target: _Folding(index.side(target)) for target in index.manifest.targets
+            collections: dict[Target, _Folding] = {
+                target: _Folding(index.collection(target)) for target in index.manifest.targets
             }
-            for target, side in sides.items():
-                if side.live.count == 0:
+            for target, collection in collections.items():
+                if collection.live.count == 0:
                     raise InputError(
                         f"{target}: all items were removed, and a generation needs at least one: "
                         "add some first, or rebuild the index without this collection"
                     )
             generation, carried = index.generation, 0
-            if any(side.has_changes for side in sides.values()):
-                _check_first_stages(root, sides, settings_of(index.manifest))
+            if any(collection.has_changes for collection in collections.values()):
+                _check_first_stages(root, collections, settings_of(index.manifest))
                 _warn_of_rolled_back(root)
-                going_live = _GoingLive(index, sides)
+                going_live = _GoingLive(index, collections)
                 generation = write_generation(
                     root,
-                    {target: side.source for target, side in sides.items()},
+                    {target: collection.source for target, collection in collections.items()},
                     index.manifest.model,
                     settings_of(index.manifest),
-                    _fingerprint(index, sides),
+                    _fingerprint(index, collections),
                     progress or NullProgress(),
                     going_live=going_live.carry,
                     made_by="compact",
@@ -119,9 +119,9 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
         drop_models(root)
         return CompactReport(
             generation=generation,
-            counts={target: side.live.count for target, side in sides.items()},
-            added=sum(side.added for side in sides.values()),
-            removed=sum(side.removed for side in sides.values()),
+            counts={target: collection.live.count for target, collection in collections.items()},
+            added=sum(collection.added for collection in collections.values()),
+            removed=sum(collection.removed for collection in collections.values()),
             carried=carried,
             dropped=dropped.gone,
             in_use=dropped.in_use,
@@ -130,11 +130,12 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
 
 
 def _check_first_stages(
-    root: Path, sides: Mapping[Target, _Folding], settings: BuildSettings
+    root: Path, collections: Mapping[Target, _Folding], settings: BuildSettings
 ) -> None:
     """Check, before any file is written, that enough items are left for the first stage."""
     shapes: dict[Target, tuple[int, int]] = {
-        target: (side.live.count, side.live.entry.vector_dim) for target, side in sides.items()
+        target: (collection.live.count, collection.live.entry.vector_dim)
+        for target, collection in collections.items()
     }
     try:
         check_first_stages(shapes, settings)
@@ -205,43 +206,43 @@ class _GoingLive:
 
     Attributes:
         index: The old generation.
-        sides: Collections as they were compacted.
+        collections: Collections as they were compacted.
         carried: Number of changes carried over.
     """
 
     index: SearchIndex
-    sides: Mapping[Target, _Folding]
+    collections: Mapping[Target, _Folding]
     carried: int = 0
 
     @contextmanager
     def carry(self, generation: int) -> Generator[None]:
         """Lock the index against changes until the new generation is live."""
         with changes_lock(self.index.path):
-            for target, side in self.sides.items():
-                self.carried += self._carry_side(generation, target, side)
+            for target, collection in self.collections.items():
+                self.carried += self._carry_collection(generation, target, collection)
             yield
 
-    def _carry_side(self, generation: int, target: Target, side: _Folding) -> int:
-        later = self.index.side(target).changes
+    def _carry_collection(self, generation: int, target: Target, collection: _Folding) -> int:
+        later = self.index.collection(target).changes
         if later is None:
             return 0
-        known = 0 if side.live.changes is None else len(side.live.changes.removed)
+        known = 0 if collection.live.changes is None else len(collection.live.changes.removed)
         removed = later.removed[known:]
         # Rows of later items follow those of the new generation, in the order of their addition.
-        shift = side.live.count - side.rows
-        inside = removed < side.rows
+        shift = collection.live.count - collection.rows
+        inside = removed < collection.rows
         moved = removed + shift
-        moved[inside] = side.new_rows[removed[inside]]
-        count = later.rows - side.rows + len(removed)
+        moved[inside] = collection.new_rows[removed[inside]]
+        count = later.rows - collection.rows + len(removed)
         if count == 0:
             return 0
         root, old = self.index.path, self.index.generation
         path = changes_database(root, generation, target)
         with (
             closing(open_to_read(changes_database(root, old, target))) as source,
-            new_database(path, side.live.entry.filter_fields) as connection,
+            new_database(path, collection.live.entry.filter_fields) as connection,
         ):
-            for start in range(side.rows, later.rows, ITEMS_AT_A_TIME):
+            for start in range(collection.rows, later.rows, ITEMS_AT_A_TIME):
                 rows = range(start, min(start + ITEMS_AT_A_TIME, later.rows))
                 items = sorted(later.by_rows(rows))
                 insert_items(connection, (item._replace(row=item.row + shift) for item in items))
@@ -267,13 +268,13 @@ def settings_of(manifest: Manifest) -> BuildSettings:
     )
 
 
-def _fingerprint(index: SearchIndex, sides: Mapping[Target, _Folding]) -> str:
+def _fingerprint(index: SearchIndex, collections: Mapping[Target, _Folding]) -> str:
     """Hash all inputs of the new generation."""
     folder = generation_folder(index.path, index.generation)
     digest = hashlib.sha256(f"compact {index.manifest.fingerprint}\n".encode())
     digest.update((folder / DIGEST).read_bytes())
-    for target, side in sides.items():
-        digest.update(f"{target} {side.rows} ".encode() + side.new_rows.tobytes())
-        if side.live.changes is not None:
-            digest.update(np.ascontiguousarray(side.live.changes.embeddings).tobytes())
+    for target, collection in collections.items():
+        digest.update(f"{target} {collection.rows} ".encode() + collection.new_rows.tobytes())
+        if collection.live.changes is not None:
+            digest.update(np.ascontiguousarray(collection.live.changes.embeddings).tobytes())
     return digest.hexdigest()

@@ -61,7 +61,7 @@ def pending_changes(root: Path, generation: int | None = None) -> dict[Target, P
     manifest = read_manifest(generation_folder(root, generation))
     pending: dict[Target, PendingChanges] = {}
     for target in manifest.targets:
-        entry = manifest.side(target)
+        entry = manifest.collection(target)
         assert entry is not None
         path = changes_database(root, generation, target)
         if not path.exists():
@@ -117,7 +117,7 @@ def check_replaceable(root: Path, *, replace: bool) -> None:
     changes = pending_changes(root, generation)
     counts: list[str] = []
     for target, pending in changes.items():
-        entry = manifest.side(target)
+        entry = manifest.collection(target)
         assert entry is not None  # it has changes
         counts.append(f"{entry.count + pending.added - pending.removed} {target}")
     raise ConfigError(
@@ -171,7 +171,7 @@ def rolled_back_changes(root: Path) -> dict[int, dict[Target, PendingChanges]]:
         root: Index folder.
 
     Returns:
-        By generation and side; only what can be read.
+        By generation and collection; only what can be read.
 
     Raises:
         IndexNotReadyError: If nothing was published yet.

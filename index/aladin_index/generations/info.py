@@ -13,9 +13,9 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
-from aladin_index.format.left_out import LeftOut, read_left_out
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.format.models import model_folder
+from aladin_index.format.skipped import SkippedSummary, read_skipped_summary
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
@@ -55,13 +55,13 @@ class IndexInfo:
         alignment_trained: Whether the alignment of that model was trained.
         metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one.
-        sides: Collections of images, texts or both.
+        collections: Collections of images, texts or both.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, or None if scores are not corrected.
         pending: Changes of each collection that are not in the generation's files.
         memory: Memory estimate of each collection.
         total_bytes: Size of the generation's files and the model's, in bytes.
-        left_out: What the index lacks of its sources.
+        skipped: What the index lacks of its sources.
         untrained: Why the order of hits is random, or None.
     """
 
@@ -74,13 +74,13 @@ class IndexInfo:
     alignment_trained: bool
     metric: str
     default_candidates: int
-    sides: dict[Target, CollectionEntry]
+    collections: dict[Target, CollectionEntry]
     calibration: Calibration | None
     correction: CorrectionConstants | None
     pending: dict[Target, PendingChanges]
     memory: dict[Target, MemoryEstimate]
     total_bytes: int
-    left_out: LeftOut = field(default_factory=LeftOut)
+    skipped: SkippedSummary = field(default_factory=SkippedSummary)
     untrained: str | None = None
 
 
@@ -95,7 +95,7 @@ def describe(path: Path) -> IndexInfo:
     generation = live_generation(path)
     folder = generation_folder(path, generation)
     manifest = read_manifest(folder)
-    sides = manifest.sides
+    collections = manifest.collections
     files = (*manifest.files.values(), *manifest.model.files.values())
     return IndexInfo(
         path=path,
@@ -107,23 +107,26 @@ def describe(path: Path) -> IndexInfo:
         alignment_trained=read_alignment_trained(model_folder(path, manifest.model.id)),
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
-        sides=sides,
+        collections=collections,
         calibration=manifest.calibration,
         correction=manifest.correction,
         pending=pending_changes(path),
-        memory={target: _memory(manifest, target, side) for target, side in sides.items()},
+        memory={
+            target: _memory(manifest, target, collection)
+            for target, collection in collections.items()
+        },
         total_bytes=sum(entry.bytes for entry in files),
-        left_out=read_left_out(path, manifest),
+        skipped=read_skipped_summary(path, manifest),
         untrained=read_untrained(model_folder(path, manifest.model.id)),
     )
 
 
-def _memory(manifest: Manifest, target: Target, side: CollectionEntry) -> MemoryEstimate:
+def _memory(manifest: Manifest, target: Target, collection: CollectionEntry) -> MemoryEstimate:
     def size(name: str) -> int:
         return manifest.files[f"{target}/{name}"].bytes
 
-    tokens = token_files(side.token_dtype)
-    if side.bounds is not None:
+    tokens = token_files(collection.token_dtype)
+    if collection.bounds is not None:
         tokens += BOUND_FILES
     return MemoryEstimate(
         ann_bytes=size(ANN),

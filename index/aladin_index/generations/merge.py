@@ -105,12 +105,12 @@ class _Part:
     """One collection of one of the indexes, in its state at the start of the merge."""
 
     index: SearchIndex
-    side: LiveCollection
+    collection: LiveCollection
 
     @property
     def folder(self) -> Path:
         """Folder of its files."""
-        return generation_folder(self.index.path, self.index.generation) / self.side.target
+        return generation_folder(self.index.path, self.index.generation) / self.collection.target
 
 
 def merge_indexes(
@@ -161,29 +161,29 @@ def merge_indexes(
             if index.manifest.model != model:
                 found = index.manifest.model.id
                 raise IndexMismatchError(f"{index.path}: model of {parts[0]}", model.id, found)
-        sides = _sides(indexes)
+        collections = _collections(indexes)
         counts: dict[Target, int] = {
-            target: sum(part.side.count for part in of_target)
-            for target, of_target in sides.items()
+            target: sum(part.collection.count for part in of_target)
+            for target, of_target in collections.items()
         }
         settings = _with_settings_of(indexes[0], settings or BuildSettings())
         correction = _common_correction(indexes)
         with disk_errors(out), only_builder(out):
             check_first_stages(
                 {
-                    target: (counts[target], of_target[0].side.entry.embedding_dim)
-                    for target, of_target in sides.items()
+                    target: (counts[target], of_target[0].collection.entry.embedding_dim)
+                    for target, of_target in collections.items()
                 },
                 settings,
             )
-            _check_ids(out, sides, progress)
+            _check_ids(out, collections, progress)
             install_model(out, model_folder(parts[0], model.id), model)
             generation = write_generation(
                 out,
-                _sources(out, sides, keeps_biases=correction is not None),
+                _sources(out, collections, keeps_biases=correction is not None),
                 model,
                 settings,
-                _fingerprint(sides),
+                _fingerprint(collections),
                 progress,
                 made_by="merge",
                 calibration=_common_calibration(indexes),
@@ -192,51 +192,60 @@ def merge_indexes(
     return MergeReport(generation=generation, counts=counts)
 
 
-def _sides(indexes: Sequence[SearchIndex]) -> dict[Target, list[_Part]]:
+def _collections(indexes: Sequence[SearchIndex]) -> dict[Target, list[_Part]]:
     """Return the parts that have items, by collection."""
-    sides: dict[Target, list[_Part]] = {}
+    collections: dict[Target, list[_Part]] = {}
     for target in TARGETS:
         parts = [
-            _Part(index, index.side(target))
+            _Part(index, index.collection(target))
             for index in indexes
             if target in index.manifest.targets
         ]
         for part in parts[1:]:
-            expected, found = parts[0].side.entry.token_dtype, part.side.entry.token_dtype
+            expected, found = (
+                parts[0].collection.entry.token_dtype,
+                part.collection.entry.token_dtype,
+            )
             if found != expected:
                 raise IndexMismatchError(
                     f"{part.index.path}: {target}: tokens in the format of {parts[0].index.path}",
                     expected,
                     found,
                 )
-        filled = [part for part in parts if part.side.count]
+        filled = [part for part in parts if part.collection.count]
         if filled:
-            sides[target] = filled
-    return sides
+            collections[target] = filled
+    return collections
 
 
 def _with_settings_of(index: SearchIndex, settings: BuildSettings) -> BuildSettings:
     manifest = index.manifest
-    entry = manifest.side(manifest.targets[0])
+    entry = manifest.collection(manifest.targets[0])
     fields = settings.filter_fields
     if fields is None and entry is not None and entry.filter_fields is not None:
         fields = tuple(entry.filter_fields)
     return replace(settings, filter_fields=fields, default_candidates=manifest.default_candidates)
 
 
-def _check_ids(out: Path, sides: Mapping[Target, Sequence[_Part]], progress: Progress) -> None:
+def _check_ids(
+    out: Path, collections: Mapping[Target, Sequence[_Part]], progress: Progress
+) -> None:
     """Reject an id that two parts share, in each collection."""
-    for target, parts in sides.items():
-        progress.start(sum(part.side.count for part in parts), f"ids of {target}")
-        ids = {part.index.path: (item_id for item_id, _ in part.side.items.ids()) for part in parts}
+    for target, parts in collections.items():
+        progress.start(sum(part.collection.count for part in parts), f"ids of {target}")
+        ids = {
+            part.index.path: (item_id for item_id, _ in part.collection.items.ids())
+            for part in parts
+        }
         check_ids_differ(out, target, ids, progress)
 
 
 def _sources(
-    out: Path, sides: Mapping[Target, Sequence[_Part]], *, keeps_biases: bool
+    out: Path, collections: Mapping[Target, Sequence[_Part]], *, keeps_biases: bool
 ) -> dict[Target, CollectionSource]:
     return {
-        target: _source(out, parts, keeps_biases=keeps_biases) for target, parts in sides.items()
+        target: _source(out, parts, keeps_biases=keeps_biases)
+        for target, parts in collections.items()
     }
 
 
@@ -262,13 +271,15 @@ def _common_calibration(indexes: Sequence[SearchIndex]) -> Calibration | None:
 
 def _source(out: Path, parts: Sequence[_Part], *, keeps_biases: bool) -> CollectionSource:
     """Describe one collection of the merged index."""
-    codec, first_ids = TokenCodec.concatenated([part.side.base.tokens.codec for part in parts])
+    codec, first_ids = TokenCodec.concatenated(
+        [part.collection.base.tokens.codec for part in parts]
+    )
     return CollectionSource(
-        embedding_dim=parts[0].side.entry.embedding_dim,
+        embedding_dim=parts[0].collection.entry.embedding_dim,
         codec=codec,
         parts=_encoded(out, parts, first_ids, keeps_biases=keeps_biases),
-        left_out=[entry for part in parts for entry in read_skipped(part.folder)],
-        count=sum(part.side.count for part in parts),
+        skipped=[entry for part in parts for entry in read_skipped(part.folder)],
+        count=sum(part.collection.count for part in parts),
     )
 
 
@@ -277,8 +288,8 @@ def _encoded(
 ) -> Iterator[EncodedPart]:
     """Yield all items, with centroids renumbered for the merged codebook."""
     for part, first_id in zip(parts, first_ids, strict=True):
-        dim = part.side.entry.embedding_dim
-        for encoded in live_parts(part.side):
+        dim = part.collection.entry.embedding_dim
+        for encoded in live_parts(part.collection):
             if not keeps_biases:
                 bare = without_biases(encoded.embeddings, dim)
                 encoded = encoded._replace(embeddings=bare)
@@ -294,14 +305,14 @@ def _encoded(
                 yield encoded._replace(tokens=moved)
 
 
-def _fingerprint(sides: dict[Target, list[_Part]]) -> str:
+def _fingerprint(collections: dict[Target, list[_Part]]) -> str:
     """Hash all inputs of the merged generation."""
     digest = hashlib.sha256(b"merge\n")
-    for target, parts in sides.items():
+    for target, parts in collections.items():
         for part in parts:
             manifest = generation_folder(part.index.path, part.index.generation) / DIGEST
             digest.update(f"{target} ".encode() + manifest.read_bytes())
-            changes = part.side.changes
+            changes = part.collection.changes
             if changes is not None:
                 digest.update(np.ascontiguousarray(changes.embeddings).tobytes())
                 digest.update(changes.removed.tobytes())

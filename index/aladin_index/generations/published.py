@@ -114,7 +114,7 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
         set_live_generation(root, to)
         counts: dict[Target, int] = {}
         for target, changes in pending.items():
-            entry = manifest.side(target)
+            entry = manifest.collection(target)
             assert entry is not None
             counts[target] = entry.count + changes.added - changes.removed
         return RollbackReport(live, undone, to, pending, counts)

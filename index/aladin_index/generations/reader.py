@@ -98,7 +98,7 @@ class SearchIndex:
             return None
         return open_correction(generation_folder(self.path, self.generation))
 
-    def side(self, target: Target, filter: Filter | None = None) -> LiveCollection:
+    def collection(self, target: Target, filter: Filter | None = None) -> LiveCollection:
         """Return one collection as it is now, with all committed changes of any process.
 
         Args:
@@ -125,18 +125,20 @@ class SearchIndex:
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
             read_file_ahead(folder / name)
-        for side in (self.images, self.texts):
-            if side is not None:
-                stored = [array for array in side.tokens.stored if array is not None]
-                map_pages([side.embeddings, *stored])
-                if side.bounds is not None and side.entry.ann.asked == EXACT_ALIGN:
-                    threading.Thread(target=side.bounds.get, name="bounds", daemon=True).start()
+        for collection in (self.images, self.texts):
+            if collection is not None:
+                stored = [array for array in collection.tokens.stored if array is not None]
+                map_pages([collection.embeddings, *stored])
+                if collection.bounds is not None and collection.entry.ann.asked == EXACT_ALIGN:
+                    threading.Thread(
+                        target=collection.bounds.get, name="bounds", daemon=True
+                    ).start()
 
     def close(self) -> None:
         """Close the databases and release the generation; no search may be running or follow."""
-        for side in (self.images, self.texts):
-            if side is not None:
-                side.items.close()
+        for collection in (self.images, self.texts):
+            if collection is not None:
+                collection.items.close()
         for reader in self.changes.values():
             reader.close()
         self.lease.release()
@@ -203,12 +205,12 @@ def open_index(
         for target in manifest.targets:
             opened[target] = _open(folder, manifest, target)
         placed = {
-            target: device.place(_with_bounds(folder, side, opened))
-            for target, side in opened.items()
+            target: device.place(_with_bounds(folder, collection, opened))
+            for target, collection in opened.items()
         }
     except BaseException:
-        for side in opened.values():
-            side.items.close()
+        for collection in opened.values():
+            collection.items.close()
         lease.release()
         raise
     return SearchIndex(
@@ -220,27 +222,29 @@ def open_index(
         changes={
             target: ChangesReader(
                 changes_database(path, generation, target),
-                side.entry.count,
-                side.entry.vector_dim,
-                side.tokens.codec,
+                collection.entry.count,
+                collection.entry.vector_dim,
+                collection.tokens.codec,
             )
-            for target, side in opened.items()
+            for target, collection in opened.items()
         },
         lease=lease,
     )
 
 
 def _with_bounds(
-    folder: Path, side: StoredCollection, sides: Mapping[Target, StoredCollection]
+    folder: Path, collection: StoredCollection, collections: Mapping[Target, StoredCollection]
 ) -> StoredCollection:
     """Bound the alignment scores of a collection, whose queries resemble the other collection."""
-    stored, entry = None, side.entry.bounds
+    stored, entry = None, collection.entry.bounds
     if entry is not None:
-        stored = open_bounds(folder / side.target, entry, side.tokens)
-    other = sides.get("texts" if side.target == "images" else "images")
+        stored = open_bounds(folder / collection.target, entry, collection.tokens)
+    other = collections.get("texts" if collection.target == "images" else "images")
     tokens = None if other is None else other.tokens
-    are_texts = side.target == "texts"
-    return replace(side, bounds=LazyBounds(side.tokens, tokens, stored, are_texts=are_texts))
+    are_texts = collection.target == "texts"
+    return replace(
+        collection, bounds=LazyBounds(collection.tokens, tokens, stored, are_texts=are_texts)
+    )
 
 
 def _load_checkpoint(folder: Path, device: str) -> Checkpoint:
@@ -251,7 +255,7 @@ def _load_checkpoint(folder: Path, device: str) -> Checkpoint:
 
 
 def _open(folder: Path, manifest: Manifest, target: Target) -> StoredCollection:
-    entry = manifest.side(target)
+    entry = manifest.collection(target)
     assert entry is not None
     for name in collection_files(target, entry):
         if name not in manifest.files:

@@ -197,20 +197,20 @@ def _fault(file: Path, entry: FileEntry, progress: Progress) -> str | None:
 
 
 def probe_index(index: SearchIndex) -> None:
-    """Read and search some items of each side, without the network; takes milliseconds.
+    """Read and search some items of each collection, without the network; takes milliseconds.
 
     Raises:
         IndexCorruptError: If a part of the index cannot be used; the message names it.
     """
     folder = generation_folder(index.path, index.generation)
     for target in index.manifest.targets:
-        side = index.images if target == "images" else index.texts
-        assert side is not None  # the manifest has it
-        rows, place = _spread(side.entry.count), folder / target
+        collection = index.images if target == "images" else index.texts
+        assert collection is not None  # the manifest has it
+        rows, place = _spread(collection.entry.count), folder / target
         for path, probe in (
-            (place / ITEMS, partial(_probe_items, side)),
-            (place / EMBEDDINGS, partial(_probe_embeddings, side)),
-            (place / ANN, partial(_probe_ann, side)),
+            (place / ITEMS, partial(_probe_items, collection)),
+            (place / EMBEDDINGS, partial(_probe_embeddings, collection)),
+            (place / ANN, partial(_probe_ann, collection)),
             (place, partial(_probe_search, index, target)),
         ):
             try:
@@ -228,35 +228,37 @@ def _spread(count: int) -> list[int]:
     return sorted(set(np.linspace(0, count - 1, _PROBES).astype(int).tolist()))
 
 
-def _probe_items(side: StoredCollection, rows: list[int]) -> str | None:
-    for item in side.items.by_rows(rows):
-        by_id = side.items.by_id(item.id)
+def _probe_items(collection: StoredCollection, rows: list[int]) -> str | None:
+    for item in collection.items.by_rows(rows):
+        by_id = collection.items.by_id(item.id)
         if by_id is None or by_id.row != item.row:
             found = "none" if by_id is None else f"row {by_id.row}"
             return f"id {brief(item.id)}: expected row {item.row}, found {found}"
     return None
 
 
-def _probe_embeddings(side: StoredCollection, rows: list[int]) -> str | None:
-    norms = np.linalg.norm(side.embeddings[rows, : side.entry.embedding_dim], axis=1)
+def _probe_embeddings(collection: StoredCollection, rows: list[int]) -> str | None:
+    norms = np.linalg.norm(collection.embeddings[rows, : collection.entry.embedding_dim], axis=1)
     for row, norm in zip(rows, norms, strict=True):
         if not abs(norm - 1) < _NORM_TOLERANCE:  # also rejects NaN
             return f"row {row}: expected a length of 1, got {norm:g}"
     return None
 
 
-def _probe_ann(side: StoredCollection, rows: list[int]) -> str | None:
+def _probe_ann(collection: StoredCollection, rows: list[int]) -> str | None:
     # A small share of all items, so that hardly any is found by chance.
-    count = min(_HITS, max(1, side.entry.count // 10))
+    count = min(_HITS, max(1, collection.entry.count // 10))
     hits = 0
     for row in rows:
-        query = np.array(side.embeddings[row])
-        query[side.entry.embedding_dim :] = 0  # its own biases have no part in the comparison
-        found = side.first_stage.search(query, count)
-        if len(found) and not (found.min() >= 0 and found.max() < side.entry.count):
-            return f"expected rows below {side.entry.count}, found {found.tolist()}"
+        query = np.array(collection.embeddings[row])
+        query[collection.entry.embedding_dim :] = 0  # its own biases have no part in the comparison
+        found = collection.first_stage.search(query, count)
+        if len(found) and not (found.min() >= 0 and found.max() < collection.entry.count):
+            return f"expected rows below {collection.entry.count}, found {found.tolist()}"
         # Another item may have an identical embedding.
-        hits += bool(len(found) and (side.embeddings[found] @ query).max() > 1 - _NORM_TOLERANCE)
+        hits += bool(
+            len(found) and (collection.embeddings[found] @ query).max() > 1 - _NORM_TOLERANCE
+        )
     if hits < _FOUND_SHARE * len(rows):
         return f"it finds {hits} of {len(rows)} items by their own embeddings"
     return None
@@ -264,11 +266,11 @@ def _probe_ann(side: StoredCollection, rows: list[int]) -> str | None:
 
 def _probe_search(index: SearchIndex, target: Target, rows: list[int]) -> str | None:
     """Search with stored items as if they were of the other modality, to run both stages."""
-    searcher, side = TwoStageSearcher(index), index.side(target)
+    searcher, collection = TwoStageSearcher(index), index.collection(target)
     modality = "text" if target == "images" else "image"
-    expected = min(_HITS, side.count)
+    expected = min(_HITS, collection.count)
     for row in rows:
-        query = Encoding.of_item(side.embedding(row), side.tokens(row))
+        query = Encoding.of_item(collection.embedding(row), collection.tokens(row))
         hits = searcher.search(EncodedQuery(query, modality), target, SearchOptions(k=_HITS)).hits
         if len(hits) != expected:
             return f"a search for row {row}: expected {expected} hits, got {len(hits)}"

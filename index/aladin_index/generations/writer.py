@@ -133,7 +133,7 @@ def publish_generation(
 
 def write_generation(
     root: Path,
-    sides: Mapping[Target, CollectionSource],
+    collections: Mapping[Target, CollectionSource],
     model: ModelEntry,
     settings: BuildSettings,
     fingerprint: str,
@@ -152,7 +152,7 @@ def write_generation(
 
     Args:
         root: Index folder.
-        sides: Collections of images, texts or both.
+        collections: Collections of images, texts or both.
         model: Model of the index.
         settings: Settings of the first stage, the filters and the candidates; the form of the
             tokens is that of the codecs.
@@ -176,11 +176,14 @@ def write_generation(
     progress, seconds = progress or NullProgress(), seconds or StageSeconds()
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
-    sides = {target: replace(side, correction=correction) for target, side in sides.items()}
+    collections = {
+        target: replace(collection, correction=correction)
+        for target, collection in collections.items()
+    }
     fitted_photos = FittedPhotos(None if made_by == "compact" else calibration)
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        entries = _write_collections(folder, sides, fitted_photos, settings, progress, seconds)
+        entries = _write_files(folder, collections, fitted_photos, settings, progress, seconds)
         with seconds.measure("write"):
             manifest = Manifest(
                 schema_version=SCHEMA_VERSION,
@@ -204,9 +207,9 @@ def write_generation(
     return generation
 
 
-def _write_collections(
+def _write_files(
     folder: Path,
-    sides: Mapping[Target, CollectionSource],
+    collections: Mapping[Target, CollectionSource],
     fitted_photos: FittedPhotos,
     settings: BuildSettings,
     progress: Progress,
@@ -214,37 +217,39 @@ def _write_collections(
 ) -> dict[Target, CollectionEntry]:
     """Write all files of the collections, and the correction that they have in common."""
     with seconds.measure("write"):
-        counts = _write_sides(folder, fitted_photos.watch(sides), settings, progress)
-        correction = next(iter(sides.values())).correction
+        counts = _write_collections(folder, fitted_photos.watch(collections), settings, progress)
+        correction = next(iter(collections.values())).correction
         if correction is not None:
             correction.save(folder / CORRECTION)
     progress.note(**seconds.notes())
     with seconds.measure("ann"):
-        entries = _collection_entries(folder, sides, counts, settings, progress)
+        entries = _collection_entries(folder, collections, counts, settings, progress)
     progress.note(**seconds.notes())
     return entries
 
 
-def _write_sides(
+def _write_collections(
     folder: Path,
-    sides: Mapping[Target, CollectionSource],
+    collections: Mapping[Target, CollectionSource],
     settings: BuildSettings,
     progress: Progress,
 ) -> dict[Target, CollectionCounts]:
     """Write all files of each collection except its ANN."""
     counts: dict[Target, CollectionCounts] = {}
-    for target, side in sides.items():
+    for target, collection in collections.items():
         place = folder / target
         place.mkdir(parents=True)
-        progress.start(side.count, f"{target} written")
-        counts[target] = write_collection(place, target, side, settings.filter_fields, progress)
+        progress.start(collection.count, f"{target} written")
+        counts[target] = write_collection(
+            place, target, collection, settings.filter_fields, progress
+        )
         if counts[target].items == 0:
-            first = next(iter(side.left_out), None)
+            first = next(iter(collection.skipped), None)
             but = ""
             if first is not None:
-                but = f"; {len(side.left_out)} skipped, e.g. {brief(first.id)}: {first.reason}"
+                but = f"; {len(collection.skipped)} skipped, e.g. {brief(first.id)}: {first.reason}"
             raise InputError(f"{target}: expected at least one item, got none{but}")
-        write_json(place / SKIPPED, side.left_out)
+        write_json(place / SKIPPED, collection.skipped)
     return counts
 
 
@@ -260,20 +265,21 @@ def _describe_collections(
 
 def _collection_entries(
     folder: Path,
-    sides: Mapping[Target, CollectionSource],
+    collections: Mapping[Target, CollectionSource],
     counts: Mapping[Target, CollectionCounts],
     settings: BuildSettings,
     progress: Progress,
 ) -> dict[Target, CollectionEntry]:
     """Build the first stages of the written collections, and describe the collections."""
     shapes: dict[Target, tuple[int, int]] = {
-        target: (counts[target].items, side.vector_dim) for target, side in sides.items()
+        target: (counts[target].items, collection.vector_dim)
+        for target, collection in collections.items()
     }
-    embedding_dim = next(iter(sides.values())).embedding_dim
+    embedding_dim = next(iter(collections.values())).embedding_dim
     anns = build_first_stages(folder, shapes, embedding_dim, settings, progress)
     entries: dict[Target, CollectionEntry] = {
-        target: _collection_entry(side, counts[target], anns[target], settings)
-        for target, side in sides.items()
+        target: _collection_entry(collection, counts[target], anns[target], settings)
+        for target, collection in collections.items()
     }
     return _with_bounds(folder, entries, progress) if settings.ann == EXACT_ALIGN else entries
 
@@ -304,17 +310,17 @@ def _with_bounds(
 
 
 def _collection_entry(
-    side: CollectionSource, counts: CollectionCounts, ann: AnnEntry, settings: BuildSettings
+    collection: CollectionSource, counts: CollectionCounts, ann: AnnEntry, settings: BuildSettings
 ) -> CollectionEntry:
     return CollectionEntry(
         count=counts.items,
-        left_out=len(side.left_out),
-        embedding_dim=side.embedding_dim,
-        token_dim=side.codec.dim,
+        skipped=len(collection.skipped),
+        embedding_dim=collection.embedding_dim,
+        token_dim=collection.codec.dim,
         token_count=counts.tokens,
-        token_dtype=side.codec.dtype,
+        token_dtype=collection.codec.dtype,
         filter_fields=None if settings.filter_fields is None else list(settings.filter_fields),
         ann=ann,
-        tuning=side.tuning,
-        corrected=side.correction is not None,
+        tuning=collection.tuning,
+        corrected=collection.correction is not None,
     )

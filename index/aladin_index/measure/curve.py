@@ -73,23 +73,25 @@ class ListedOrders:
     once, and looked up from then on.
     """
 
-    def __init__(self, side: Collection, query: Encoding, modality: Modality, listed: int) -> None:
+    def __init__(
+        self, collection: Collection, query: Encoding, modality: Modality, listed: int
+    ) -> None:
         """Score every item of a collection.
 
         Args:
-            side: Collection of the other modality, with tokens.
+            collection: Collection of the other modality, with tokens.
             query: Encoding of one item.
             modality: Modality of the query.
             listed: Number of hits of the page.
         """
-        self._side = side
+        self._collection = collection
         self._listed = listed
-        self._embedding = query_vectors(query.embedding[0], side.entry.vector_dim)
+        self._embedding = query_vectors(query.embedding[0], collection.entry.vector_dim)
         tokens = query.item_tokens(0)
-        everything = side.order(self._embedding, side.count, side.count).rows
-        # Rows may be arbitrary numbers, see `SearchSide`.
+        everything = collection.order(self._embedding, collection.count, collection.count).rows
+        # Rows may be arbitrary numbers, see `Collection`.
         self._rows = np.sort(everything)
-        self._align = side.align(tokens, modality, self._rows)
+        self._align = collection.align(tokens, modality, self._rows)
 
     def first_stage(self, num_candidates: int) -> FirstStageOrder:
         """Request as many blocks of candidates from the first stage as the page spans.
@@ -97,10 +99,10 @@ class ListedOrders:
         Args:
             num_candidates: Number of candidates of a block.
         """
-        total = self._side.count
+        total = self._collection.count
         block = min(num_candidates, total)
         stop = min(-(-self._listed // block) * block, total)
-        return FirstStageOrder(*self._side.order(self._embedding, stop, block)[:3])
+        return FirstStageOrder(*self._collection.order(self._embedding, stop, block)[:3])
 
     def page(self, order: FirstStageOrder, fusion: DirectionFusion, weight: float) -> Ranking:
         """Order the candidates by the fusion, and return the page.
@@ -246,10 +248,10 @@ class _Direction:
         self._modality: Modality = modality
         self._target: Target = target
         self._questions = questions
-        self._side = searcher.index.side(target)
-        if not self._side.has_tokens:
+        self._collection = searcher.index.collection(target)
+        if not self._collection.has_tokens:
             raise InputError(f"the index has no tokens of its {target}: nothing is re-ranked")
-        self.items = self._side.count
+        self.items = self._collection.count
         self.default = searcher.index.manifest.candidates(target)
         self.timed = questions[:: -(-len(questions) // _TIMED_QUERIES)]
 
@@ -261,7 +263,7 @@ class _Direction:
         shape = (len(RULES), len(numbers), len(self._questions))
         ranks, kept = np.empty(shape, dtype=np.int64), np.empty(shape)
         for place, (query, right_ids) in enumerate(self._questions):
-            orders = ListedOrders(self._side, query, self._modality, _LISTED)
+            orders = ListedOrders(self._collection, query, self._modality, _LISTED)
             right = self._rows(right_ids)
             firsts = [orders.first_stage(number) for number in numbers]
             for row, rule in enumerate(RULES):
@@ -284,7 +286,7 @@ class _Direction:
         )
 
     def _rows(self, ids: set[str]) -> np.ndarray:
-        found = self._side.items.by_ids(list(ids))
+        found = self._collection.items.by_ids(list(ids))
         return np.array([item.row for item in found if item is not None], dtype=np.int64)
 
 

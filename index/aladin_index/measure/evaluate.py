@@ -91,8 +91,8 @@ def evaluation_queries(
     """
     if not image_ids or not texts:
         raise InputError(f"nothing to evaluate: {len(image_ids)} images, {len(texts)} texts")
-    _check_known(searcher.index.side("images"), image_ids)
-    _check_known(searcher.index.side("texts"), (text.id for text in texts))
+    _check_known(searcher.index.collection("images"), image_ids)
+    _check_known(searcher.index.collection("texts"), (text.id for text in texts))
     captions: dict[str, set[str]] = {image_id: set() for image_id in image_ids}
     for text in texts:
         if text.image_id not in captions:
@@ -129,14 +129,14 @@ def _stored_image(searcher: TwoStageSearcher, image_id: str) -> Encoding:
     return query.encoding
 
 
-def _check_known(side: Collection, ids: Iterable[str]) -> None:
+def _check_known(collection: Collection, ids: Iterable[str]) -> None:
     # Only these: the index may have many times as many items as are evaluated.
     wanted = list(ids)
-    known = side.items.by_ids(wanted)
+    known = collection.items.by_ids(wanted)
     unknown = [item_id for item_id, item in zip(wanted, known, strict=True) if item is None]
     if unknown:
         raise InputError(
-            f"{len(unknown)} of the {side.target} to evaluate are not in the index, "
+            f"{len(unknown)} of the {collection.target} to evaluate are not in the index, "
             f"e.g. {brief(unknown[0])}"
         )
 
@@ -221,7 +221,7 @@ class _Direction:
         default = searcher.index.manifest.candidates(target)
         self._num_candidates = num_candidates or default
         self._fusion = fusion
-        self._count = searcher.index.side(target).count
+        self._count = searcher.index.collection(target).count
         self._times_ms: list[float] = []
         self._agreements: list[float] = []
         self.ranks: list[int] = []

@@ -54,19 +54,19 @@ def queries_of_encoding(encoding: Encoding, modality: Modality) -> TuneQueries:
     )
 
 
-def stored_queries(side: StoredCollection, count: int) -> TuneQueries:
+def stored_queries(collection: StoredCollection, count: int) -> TuneQueries:
     """Sample queries from an index's stored items; deterministic.
 
     Args:
-        side: Collection whose items serve as queries.
+        collection: Collection whose items serve as queries.
         count: Number of queries wanted; all items are used if there are fewer.
     """
-    chosen = np.random.default_rng(0).permutation(side.entry.count)[:count]
+    chosen = np.random.default_rng(0).permutation(collection.entry.count)[:count]
     rows = np.sort(chosen).astype(np.int64)
-    block = side.tokens.read(rows)
+    block = collection.tokens.read(rows)
     tokens = np.split(block.values, np.cumsum(block.lengths)[:-1])
-    embeddings = without_biases(side.embeddings[rows], side.entry.embedding_dim)
-    return TuneQueries("image" if side.target == "images" else "text", embeddings, tokens)
+    embeddings = without_biases(collection.embeddings[rows], collection.entry.embedding_dim)
+    return TuneQueries("image" if collection.target == "images" else "text", embeddings, tokens)
 
 
 class ExhaustiveTops(NamedTuple):
@@ -82,7 +82,7 @@ class ExhaustiveTops(NamedTuple):
 
 
 def exhaustive_tops(
-    side: StoredCollection,
+    collection: StoredCollection,
     queries: TuneQueries,
     fusion: DirectionFusion,
     at: int,
@@ -91,27 +91,27 @@ def exhaustive_tops(
     """Score every item for every query.
 
     Args:
-        side: Collection of the other modality than the queries.
+        collection: Collection of the other modality than the queries.
         queries: Queries to score the items for.
         fusion: Fusion that determines the order.
         at: Number of best items, at most the number of existing items.
         progress: Progress, advanced item by item, once for each group of queries that fits in
             memory.
     """
-    count = side.entry.count
+    count = collection.entry.count
     group = max(1, _SCORES_AT_A_TIME // count)
     rows: list[NDArray[np.int64]] = []
     places: list[NDArray[np.int64]] = []
     for start in range(0, len(queries.tokens), group):
         part = slice(start, start + group)
         align = alignment_with_all(
-            queries.tokens[part], queries.modality, side.tokens, progress or NullProgress()
+            queries.tokens[part], queries.modality, collection.tokens, progress or NullProgress()
         )
         for place, aligned in enumerate(align, start=start):
-            match = side.embeddings @ queries.embeddings[place]
-            if side.entry.corrected:
+            match = collection.embeddings @ queries.embeddings[place]
+            if collection.entry.corrected:
                 count = len(queries.tokens[place]) if queries.modality == "text" else 1
-                aligned = aligned + side.embeddings[:, -1] * count
+                aligned = aligned + collection.embeddings[:, -1] * count
             fused = fusion.combine(aligned, match)
             top = largest(fused, at)
             rows.append(top)
@@ -141,7 +141,7 @@ def fewest_candidates(tops: ExhaustiveTops, fidelity: float) -> int:
 
 
 def fidelity_of(
-    side: StoredCollection,
+    collection: StoredCollection,
     ann: AnnIndex,
     queries: TuneQueries,
     tops: ExhaustiveTops,
@@ -150,17 +150,17 @@ def fidelity_of(
     """Measure the mean share of the top items that the first stage finds.
 
     Args:
-        side: Collection to search.
+        collection: Collection to search.
         ann: ANN index of the collection, with the search settings to measure.
         queries: Queries to search for.
         tops: Top items of these queries.
         candidates: Number of candidates to retrieve.
     """
-    if candidates >= side.entry.count:
+    if candidates >= collection.entry.count:
         return 1.0
     kept = 0
     for embedding, top in zip(queries.embeddings, tops.rows, strict=True):
-        found, _ = retrieve(ann, side.embeddings, embedding, candidates)
+        found, _ = retrieve(ann, collection.embeddings, embedding, candidates)
         kept += np.count_nonzero(np.isin(top, found))
     return kept / tops.rows.size
 
@@ -178,7 +178,7 @@ class TimedSearch(NamedTuple):
 
 
 def two_stage_ms(
-    side: StoredCollection,
+    collection: StoredCollection,
     queries: TuneQueries,
     fusion: DirectionFusion,
     searches: Sequence[TimedSearch],
@@ -189,7 +189,7 @@ def two_stage_ms(
     them, and none finds what the one before it has left in the caches.
 
     Args:
-        side: Collection to search.
+        collection: Collection to search.
         queries: Queries to search for.
         fusion: Fusion that determines the order.
         searches: Settings to measure.
@@ -203,9 +203,11 @@ def two_stage_ms(
             for place, (ann, candidates) in enumerate(searches):
                 query = (turn + place * count // len(searches)) % count
                 started = time.perf_counter()
-                rows, match = retrieve(ann, side.embeddings, queries.embeddings[query], candidates)
+                rows, match = retrieve(
+                    ann, collection.embeddings, queries.embeddings[query], candidates
+                )
                 tokens = queries.tokens[query]
-                align = alignment_with_candidates(tokens, queries.modality, side.tokens, rows)
+                align = alignment_with_candidates(tokens, queries.modality, collection.tokens, rows)
                 rank_in_blocks(rows, match, 1, align, fusion, fusion.weight, len(rows))
                 times_ms[place, turn] = 1000 * (time.perf_counter() - started)
     finally:

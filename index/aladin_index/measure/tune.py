@@ -55,12 +55,12 @@ class TuneReport(NamedTuple):
 
     Attributes:
         generation: The new live generation.
-        sides: New entries of the collections.
+        collections: New entries of the collections.
         warnings: Sentences about targets that could not be reached or measured.
     """
 
     generation: int
-    sides: dict[Target, CollectionEntry]
+    collections: dict[Target, CollectionEntry]
     warnings: list[str]
 
 
@@ -98,16 +98,16 @@ def tune_index(
         entries: dict[Target, CollectionEntry] = {}
         warnings: list[str] = []
         for target in index.manifest.targets:
-            side = index.images if target == "images" else index.texts
-            assert side is not None  # the manifest names it
-            tuner = _SideTuner(index, side, options, queries, progress)
+            collection = index.images if target == "images" else index.texts
+            assert collection is not None  # the manifest names it
+            tuner = _CollectionTuner(index, collection, options, queries, progress)
             entries[target] = tuner.tune()
             warnings += tuner.warnings
         generation = publish_entries(root, index.manifest, entries, "tune")
     return TuneReport(generation, entries, warnings)
 
 
-class _SideTuner:
+class _CollectionTuner:
     """Tunes one collection.
 
     Attributes:
@@ -117,41 +117,41 @@ class _SideTuner:
     def __init__(
         self,
         index: SearchIndex,
-        side: StoredCollection,
+        collection: StoredCollection,
         options: TuneOptions,
         queries: Mapping[Modality, TuneQueries],
         progress: Progress,
     ) -> None:
-        self._side = side
+        self._collection = collection
         self._options = options
         self._progress = progress
-        self._default = min(index.manifest.default_candidates, side.entry.count)
-        self._most = min(options.max_candidates, side.entry.count)
-        other, modality, direction = _CROSSING[side.target]
+        self._default = min(index.manifest.default_candidates, collection.entry.count)
+        self._most = min(options.max_candidates, collection.entry.count)
+        other, modality, direction = _CROSSING[collection.target]
         self._fusion: DirectionFusion = index.manifest.fusion(index.checkpoint.fusion).of(direction)
-        other_side = index.images if other == "images" else index.texts
+        other_collection = index.images if other == "images" else index.texts
         self._crossing = queries.get(modality)
-        if self._crossing is None and other_side is not None:
-            self._crossing = stored_queries(other_side, options.num_queries)
+        if self._crossing is None and other_collection is not None:
+            self._crossing = stored_queries(other_collection, options.num_queries)
         if self._crossing is not None:
             self._crossing = self._crossing._replace(
-                embeddings=query_vectors(self._crossing.embeddings, side.entry.vector_dim)
+                embeddings=query_vectors(self._crossing.embeddings, collection.entry.vector_dim)
             )
         self.warnings: list[str] = []
 
     def tune(self) -> CollectionEntry:
         """Return the collection's new entry."""
-        entry, queries = self._side.entry, self._crossing
+        entry, queries = self._collection.entry, self._crossing
         if queries is None or entry.token_count == 0:
             reason = (
                 "it has no tokens"
                 if entry.token_count == 0
-                else f"no {_CROSSING[self._side.target][1]} queries: the index has only "
-                f"{self._side.target}, so give --queries"
+                else f"no {_CROSSING[self._collection.target][1]} queries: the index has only "
+                f"{self._collection.target}, so give --queries"
             )
             self._warn(f"fidelity was not measured ({reason}); candidates stay as they are")
             if queries is None:
-                queries = stored_queries(self._side, self._options.num_queries)
+                queries = stored_queries(self._collection, self._options.num_queries)
                 vectors = query_vectors(queries.embeddings, entry.vector_dim)
                 queries = queries._replace(embeddings=vectors)
             at = self._default if entry.tuning is None else entry.tuning.candidates
@@ -159,7 +159,7 @@ class _SideTuner:
             self._check_recall(ann)
             return replace(entry, ann=ann)
         at = min(self._options.at, entry.count)
-        tops = exhaustive_tops(self._side, queries, self._fusion, at, self._progress)
+        tops = exhaustive_tops(self._collection, queries, self._fusion, at, self._progress)
         ann, candidates = self._find(queries, tops)
         self._check_recall(ann)
         return replace(entry, ann=ann, tuning=self._measure(queries, tops, ann, candidates))
@@ -185,7 +185,7 @@ class _SideTuner:
         """Search for the fewest candidates from `least` that keep enough, else the most."""
 
         def enough(candidates: int) -> bool:
-            found = fidelity_of(self._side, self._searching(ann), queries, tops, candidates)
+            found = fidelity_of(self._collection, self._searching(ann), queries, tops, candidates)
             return found >= self._options.fidelity
 
         return fewest_enough(least, self._most, enough) or self._most
@@ -198,10 +198,10 @@ class _SideTuner:
         numbers = {each for each in _CURVE if at <= each <= self._most} | {candidates, self._most}
         searches = [TimedSearch(self._searching(ann), number) for number in sorted(numbers)]
         self._progress.start(len(numbers), "numbers of candidates")
-        times_ms = two_stage_ms(self._side, queries, self._fusion, searches)
+        times_ms = two_stage_ms(self._collection, queries, self._fusion, searches)
         curve: list[FidelityPoint] = []
         for (searching, number), took_ms in zip(searches, times_ms, strict=True):
-            kept = fidelity_of(self._side, searching, queries, tops, number)
+            kept = fidelity_of(self._collection, searching, queries, tops, number)
             curve.append(FidelityPoint(candidates=number, fidelity=kept, search_ms=took_ms))
             self._progress.advance()
         chosen = next(point for point in curve if point.candidates == candidates)
@@ -227,8 +227,8 @@ class _SideTuner:
         # Settings that reach this recall for few candidates may miss it for more: never measure
         # with fewer.
         chosen, curve = choose_search_width(
-            self._side.ann,
-            self._side.embeddings,
+            self._collection.ann,
+            self._collection.embeddings,
             np.ascontiguousarray(queries.embeddings),
             recall_at,
             wanted,
@@ -236,7 +236,7 @@ class _SideTuner:
             progress=self._progress,
         )
         return replace(
-            self._side.entry.ann,
+            self._collection.entry.ann,
             search_width=chosen.search_width,
             oversample=chosen.oversample,
             recall=chosen.recall,
@@ -247,7 +247,7 @@ class _SideTuner:
         )
 
     def _searching(self, ann: AnnEntry) -> AnnIndex:
-        return AnnIndex(self._side.ann.faiss_index, ann.search_width, ann.oversample)
+        return AnnIndex(self._collection.ann.faiss_index, ann.search_width, ann.oversample)
 
     def _check_recall(self, ann: AnnEntry) -> None:
         if ann.recall < ann.recall_wanted:
@@ -258,7 +258,7 @@ class _SideTuner:
             )
 
     def _warn(self, words: str) -> None:
-        self.warnings.append(f"{self._side.target}: {words}")
+        self.warnings.append(f"{self._collection.target}: {words}")
 
 
 def fewest_enough(least: int, most: int, enough: Callable[[int], bool]) -> int | None:

@@ -132,7 +132,7 @@ class Everything(NamedTuple):
 
 
 class SecondStageQuery(NamedTuple):
-    """Arguments of the later `SearchSide.align` call on the items that a first stage finds.
+    """Arguments of the later `Collection.align` call on the items that a first stage finds.
 
     Attributes:
         tokens: (query_tokens, d_align) float32, of the query.
@@ -319,7 +319,7 @@ class SearchBackend(Protocol):
         """Key that tells the files of this generation from a copy, or None without files."""
         ...
 
-    def side(self, target: Target, filter: Filter | None = None) -> Collection:
+    def collection(self, target: Target, filter: Filter | None = None) -> Collection:
         """Return a snapshot of one collection, restricted by a filter.
 
         Raises:

@@ -340,7 +340,7 @@ def unknown_fields(
     unknown: list[str] = []
     with suppress(AladinError):  # the search is answered even if an engine rejects this
         for name in list(dict.fromkeys(names))[:_MAX_FIELDS]:
-            collection = index.side(search.target, Exists(name))
+            collection = index.collection(search.target, Exists(name))
             if len(collection.order(search.embedding, 1, 1).rows) == 0:
                 unknown.append(name)
     return unknown

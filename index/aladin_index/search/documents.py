@@ -103,10 +103,10 @@ def score_documents(
         InputError: If the vectors do not have the dimensions of the index.
     """
     # Rows of an item mean something to one snapshot of its collection only.
-    sides: dict[Target, Collection] = {
-        target: searcher.index.side(target) for target in searcher.index.manifest.targets
+    collections: dict[Target, Collection] = {
+        target: searcher.index.collection(target) for target in searcher.index.manifest.targets
     }
-    found = _find_items(sides, [each for each in documents if isinstance(each, str)])
+    found = _find_items(collections, [each for each in documents if isinstance(each, str)])
     scores: list[DocumentScore | None] = [None] * len(documents)
     places_of: dict[Target, list[int]] = {target: [] for target in TARGETS}
     for place, each in enumerate(documents):
@@ -122,7 +122,7 @@ def score_documents(
         own = [documents[place] for place in places]
         group = _Group(
             target,
-            sides.get(target),
+            collections.get(target),
             [found[each][1] for each in own if isinstance(each, str)],
             [each for each in own if not isinstance(each, str)],
         )
@@ -132,13 +132,13 @@ def score_documents(
 
 
 def _find_items(
-    sides: Mapping[Target, Collection], ids: Sequence[str]
+    collections: Mapping[Target, Collection], ids: Sequence[str]
 ) -> dict[str, tuple[Target, StoredItem]]:
     found: dict[str, tuple[Target, StoredItem]] = {}
     missing = list(dict.fromkeys(ids))
     for target in TARGETS:
-        if target in sides and missing:
-            items = sides[target].items.by_ids(missing)
+        if target in collections and missing:
+            items = collections[target].items.by_ids(missing)
             found.update((item.id, (target, item)) for item in items if item is not None)
             missing = [item_id for item_id in missing if item_id not in found]
     return found
@@ -153,7 +153,7 @@ def _score_group(
     is_crossing = modality != MODALITY_OF[group.target]
     embedding = query.encoding.embedding[0]
     match = _match(embedding, group)
-    has_tokens = any(entry.token_count > 0 for entry in manifest.sides.values())
+    has_tokens = any(entry.token_count > 0 for entry in manifest.collections.values())
     if group.collection is not None:
         has_tokens = group.collection.has_tokens
     # As in a search: without training, the regions say nothing.

@@ -37,7 +37,7 @@ def takes_all(options: SearchOptions, collection: Collection) -> bool:
         InputError: If the search itself asks for all and the collection is larger than `MAX_ITEMS`;
             an index that has grown beyond it is searched among candidates.
     """
-    if options.candidates == "all" and collection.count > MAX_ITEMS:
+    if options.candidates == "exhaustive" and collection.count > MAX_ITEMS:
         raise InputError(
             f"candidates: expected a number, got all, which takes an index of at most "
             f"{MAX_ITEMS:,} items; this one has {collection.count:,}"

@@ -51,20 +51,20 @@ class RequestLimit(GroupedMetadata):
         yield Le(self.most)
 
 
-def candidates_from(given: str | None) -> int | Literal["all"] | None:
+def candidates_from(given: str | None) -> int | Literal["exhaustive"] | None:
     """Read the number of candidates from a command line.
 
     Raises:
-        InputError: If it is neither a whole number nor "all".
+        InputError: If it is neither a whole number nor "exhaustive".
     """
-    if given is None or given == "all":
+    if given is None or given == "exhaustive":
         return given
     if not given.isascii() or not given.isdigit():
-        raise InputError(f"candidates: expected a whole number or all, got {brief(given)}")
+        raise InputError(f"candidates: expected a whole number or exhaustive, got {brief(given)}")
     return int(given)
 
 
-def _number_or_all(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+def _number_or_exhaustive(value: object, validate: ValidatorFunctionWrapHandler) -> object:
     """Name both choices in one error of a request, in place of one error for each."""
     try:
         return validate(value)
@@ -82,8 +82,8 @@ class SearchOptions:
         int, Ge(0), RequestLimit(10_000), Field(description="Hits to skip, for the next page.")
     ] = 0
     candidates: Annotated[
-        Annotated[int, Ge(1), RequestLimit(MAX_CANDIDATES)] | Literal["all"] | None,
-        WrapValidator(_number_or_all),
+        Annotated[int, Ge(1), RequestLimit(MAX_CANDIDATES)] | Literal["exhaustive"] | None,
+        WrapValidator(_number_or_exhaustive),
         Field(
             description="Candidates that the first stage passes to the second; null takes the"
             " index's tuned number. `all` finds the best hits by the second stage among all items,"
@@ -212,7 +212,7 @@ class SearchOptionFields(TypedDict, total=False):
 
     k: int
     offset: int
-    candidates: int | Literal["all"]
+    candidates: int | Literal["exhaustive"]
     rerank: bool
     fusion: float
     explain: bool

@@ -88,7 +88,7 @@ class LazyEmbedder:
         """
         with self._lock:
             if self._fitted is None:
-                self._fitted = fit_embedder(self._index.side("images"))
+                self._fitted = fit_embedder(self._index.collection("images"))
             return self._fitted
 
 

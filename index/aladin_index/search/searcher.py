@@ -193,7 +193,7 @@ class TwoStageSearcher:
         parsed = parse_filter(options.filter) if options.filter else None
         collection = None if shared is None else shared.get((target, parsed))
         if collection is None:
-            collection = self.index.side(target, parsed)
+            collection = self.index.collection(target, parsed)
             if shared is not None and isinstance(collection, LiveCollection):
                 shared[target, parsed] = collection
         own = None
@@ -213,7 +213,7 @@ class TwoStageSearcher:
         compares = is_crossing or query.box is not None
         aligns = compares and is_aligned and collection.entry.token_count > 0
         timeout_ms, candidates = options.timeout_ms, options.candidates
-        asks_for_all = (candidates or collection.entry.ann.asked) in ("all", EXACT_ALIGN)
+        asks_for_all = (candidates or collection.entry.ann.asked) in ("exhaustive", EXACT_ALIGN)
         weight = fusion.weight if options.fusion is None else float(options.fusion)
         reranks, embedding = options.rerank and aligns, query.encoding.embedding[0]
         if collection.entry.corrected:  # the inner product with the biases is the corrected cosine
@@ -301,7 +301,7 @@ class TwoStageSearcher:
     def _find(self, item_id: str) -> tuple[Collection, StoredItem, Modality]:
         for target in TARGETS:
             if target in self.index.manifest.targets:
-                collection = self.index.side(target)
+                collection = self.index.collection(target)
                 item = collection.items.by_id(item_id)
                 if item is not None:
                     return collection, item, MODALITY_OF[target]

@@ -50,7 +50,7 @@ class SyncReport:
         waiting: Number of photos left for a later pass, as their files may still be growing.
         remaining: Number of photos left for a later pass, as this one has encoded enough or was
             stopped.
-        left_out: Files that cannot be used, with the reason.
+        skipped: Files that cannot be used, with the reason.
         unusable: Those among them that were read in this pass and are no photos.
         other_files: Number of files of the folders that are no photos, by kind.
         conflicts: Ids that others took during the pass; a further pass is needed.
@@ -64,7 +64,7 @@ class SyncReport:
     unchanged: int = 0
     waiting: int = 0
     remaining: int = 0
-    left_out: list[SkippedItem] = field(default_factory=list[SkippedItem])
+    skipped: list[SkippedItem] = field(default_factory=list[SkippedItem])
     unusable: list[tuple[PhotoChange, SkippedItem]] = field(
         default_factory=list[tuple[PhotoChange, SkippedItem]]
     )
@@ -140,7 +140,7 @@ def apply_plan(
             check_item(change.item, "images", settings.metadata)
             storable.append(change)
         except InputError as error:
-            report.left_out.append(SkippedItem(change.item.id, str(error)))
+            report.skipped.append(SkippedItem(change.item.id, str(error)))
     if plan.recorded:
         states = {row: state.text for row, state in plan.recorded.items()}
         writer.revise("images", Revision(generation=generation, file_states=states))
@@ -188,7 +188,7 @@ def _apply(
     pairs = list(zip(changes, batch.items, strict=True))
     usable = [(change, each) for change, each in pairs if isinstance(each, Prepared)]
     unusable = [(change, each) for change, each in pairs if isinstance(each, SkippedItem)]
-    report.left_out += [each for _, each in unusable]
+    report.skipped += [each for _, each in unusable]
     report.unusable += unusable
     # A photo whose file was replaced by one that cannot be used is gone.
     removed = [row for change in changes for row in change.removes]

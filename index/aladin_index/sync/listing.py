@@ -40,14 +40,14 @@ class FolderListing:
     Attributes:
         folder: The folder, an absolute path.
         photos: Its photos.
-        left_out: Files that look like photos and cannot be used, with the reason.
+        skipped: Files that look like photos and cannot be used, with the reason.
         unread: Paths in the folder, of folders and files that could not be looked at; the index
             keeps what it has of them.
     """
 
     folder: Path
     photos: Sequence[ListedPhoto]
-    left_out: Sequence[SkippedItem] = ()
+    skipped: Sequence[SkippedItem] = ()
     unread: Sequence[str] = field(default_factory=list[str])
 
     def holds(self, photo: IndexedPhoto) -> bool:

@@ -59,7 +59,7 @@ class SyncPlan:
         recorded: State of the files of photos that stay, where it has to be recorded, by row.
         unchanged: Number of photos that stay.
         waiting: Number of photos that are left for later, as their files may still be growing.
-        left_out: Files that cannot be used, with the reason.
+        skipped: Files that cannot be used, with the reason.
     """
 
     changes: list[PhotoChange] = field(default_factory=list[PhotoChange])
@@ -67,7 +67,7 @@ class SyncPlan:
     recorded: dict[int, FileState] = field(default_factory=dict[int, FileState])
     unchanged: int = 0
     waiting: int = 0
-    left_out: list[SkippedItem] = field(default_factory=list[SkippedItem])
+    skipped: list[SkippedItem] = field(default_factory=list[SkippedItem])
 
 
 def plan_sync(
@@ -100,7 +100,7 @@ def plan_sync(
     for listing in listings:
         for photo in listing.photos:
             planner.compare(photo)
-        planner.plan.left_out += listing.left_out
+        planner.plan.skipped += listing.skipped
     planner.remove_rest()
     return planner.plan
 
@@ -176,7 +176,7 @@ class _Planner:
             except ImageTooLargeError:
                 pass  # the same as a damaged one: it is removed when it cannot be encoded
             except ImageError as error:
-                self.plan.left_out.append(SkippedItem(photo.item.id, error.reason))
+                self.plan.skipped.append(SkippedItem(photo.item.id, error.reason))
                 return
         if state.sha256 and (known is None or known.sha256 == state.sha256):
             if same_file and item.details in (None, details):
@@ -204,7 +204,7 @@ class _Planner:
             try:
                 state = state._replace(sha256=self._digest(photo))
             except ImageError as error:
-                self.plan.left_out.append(SkippedItem(photo.item.id, error.reason))
+                self.plan.skipped.append(SkippedItem(photo.item.id, error.reason))
                 return
             source = self._by_digest.get(state.sha256)
         if source is None and not photo.is_settled:
@@ -246,7 +246,7 @@ class _Planner:
                     -1, item_id, photo.item.uri, str(photo.item.path), None, is_live=True
                 )
                 return replace(photo.item, id=item_id)
-        self.plan.left_out.append(SkippedItem(photo.item.id, _REASON_ID_TAKEN.format(*wanted)))
+        self.plan.skipped.append(SkippedItem(photo.item.id, _REASON_ID_TAKEN.format(*wanted)))
         return None
 
     def _is_as_built(self, item: IndexedPhoto, photo: ListedPhoto) -> bool:

@@ -7,7 +7,7 @@ of all other dimensions, rounded upwards. By the inequality of Cauchy and Schwar
 
     <w, r>  <=  <w, mean> + <b[:m], h> + |b| error + |b[m:]| rest
 
-whose right side is one inner product of two short vectors.
+whose right collection is one inner product of two short vectors.
 
 ``A`` is made from the second moments M of words and C of regions: with the symmetric G for which
 ``G C G = M``, and the eigenvectors E of ``sqrt(G) C sqrt(G)``, ``A = E.T sqrt(G)``. Transformed

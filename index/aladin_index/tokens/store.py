@@ -255,8 +255,8 @@ def codec_for(
 
     Args:
         dtype: the stored form.
-        arrays: (tokens, dim) each, at least one, together all tokens of the side; may be memory
-            maps. How the tokens are spread over the arrays does not matter.
+        arrays: (tokens, dim) each, at least one, together all tokens of the collection; may be
+            memory maps. How the tokens are spread over the arrays does not matter.
         query_arrays: Token arrays of the other collection, whose tokens resemble those of future
             queries.
 
@@ -274,7 +274,7 @@ def feedback_from(store: TokenStore) -> ErrorFeedback | None:
         store: Token store of an open collection, from which few items are read.
 
     Returns:
-        None where the side has no tokens.
+        None where the collection has no tokens.
     """
     rows = np.linspace(0, max(0, store.count - 1), min(_QUERY_ITEMS, store.count)).astype(np.int64)
     queries = store.read(rows).values

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.build.shards import LocalEncoding, ShardWork
+from aladin_index.building.shards import LocalEncoding, ShardWork
 from aladin_index.changes.writable import WritableCollection, insert_encoding
 from aladin_index.encode.item_encoders import CUT, warn_of_cut
 from aladin_index.encode.read_ahead import StageSeconds
@@ -72,7 +72,7 @@ class UpgradedCollection:
             settings: Sizes of batches and shards.
             progress: Progress, advanced by the items.
         """
-        self.live: LiveCollection = index.side(target)
+        self.live: LiveCollection = index.collection(target)
         self.encodings = encodings
         self.place = np.empty(0, dtype=np.int64)
         self.kept = np.empty(0, dtype=np.int64)
@@ -89,7 +89,7 @@ class UpgradedCollection:
 
     def look(self) -> Waiting:
         """Look at what was added and removed since the last call."""
-        self.live = self._index.side(self._target)
+        self.live = self._index.collection(self._target)
         known, changes = len(self.place), self.live.changes
         total = self.live.entry.count if changes is None else changes.rows
         self.place = np.append(self.place, np.full(total - known, -1, dtype=np.int64))
@@ -138,7 +138,7 @@ class UpgradedCollection:
         work = ShardWork(target=self._target, form=form, shards=shards, items=sources)
         self._encoding.encode(work, self._progress, StageSeconds())
         for shard in self.encodings.finish(folder):
-            self._reasons.update(shard.left_out)
+            self._reasons.update(shard.skipped)
         self.place[rows] = self.encodings.find(keys)
 
     def catch_up(self) -> None:
@@ -176,7 +176,7 @@ class UpgradedCollection:
                 )
                 for among, read in self.encodings.read(self.place[self.kept], _IN_MEMORY)
             ),
-            left_out=skipped,
+            skipped=skipped,
             count=len(self.kept),
         )
 

@@ -2,7 +2,7 @@
 
 INDEX/.upgrade/0123456789abcdef/       of one model and detector
   images/000001/keys.npy               (items,) the key of each item that this pass began with
-  images/000001/shard-00000/           finished items of the pass, see `aladin_index.build.shards`
+  images/000001/shard-00000/           finished items of the pass; `building.shards`
 
 A key identifies an item and what it is encoded from: the text; or the place of the photo with the
 size and time of its file. So an upgrade that was cut short goes on with all finished shards,
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.build.shards import (
+from aladin_index.building.shards import (
     EMBEDDINGS,
     ROWS,
     SIZES_PX,

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aladin_index.build.shards import LocalEncoding, ShardFormat
+from aladin_index.building.shards import LocalEncoding, ShardFormat
 from aladin_index.changes.writable import WritableGeneration
 from aladin_index.encode.region_sources import check_regions
 from aladin_index.format.disk import changes_lock, disk_errors, only_builder, remove_folder
@@ -134,7 +134,7 @@ def upgrade_index(
             check_same_model(str(root), index.manifest.model, model)
             _drop_work(root)
             counts: dict[Target, int] = {
-                target: index.side(target).count for target in index.manifest.targets
+                target: index.collection(target).count for target in index.manifest.targets
             }
             return UpgradeReport(index.generation, counts, was_done=True)
         if "images" in index.manifest.targets:
@@ -210,14 +210,14 @@ class _Upgrade:
         self._check_missing()
         self._check_some_left()
         live = self._index.manifest
-        sides: dict[Target, CollectionSource] = {
+        sources: dict[Target, CollectionSource] = {
             target: each.source(self._codec(target), self._skipped[target])
             for target, each in collections.items()
         }
         calibration, correction = self._fitted
         generation = write_generation(
             self._index.path,
-            sides,
+            sources,
             self._model,
             settings_of(live),
             self._fingerprint(),
@@ -295,14 +295,14 @@ class _Upgrade:
                 collection.catch_up()
             self._check_missing()
             with closing(WritableGeneration(root, generation, self._model.id)) as new:
-                self._carried = sum(each.carry(new.side(target)) for target, each in each_one)
+                self._carried = sum(each.carry(new.collection(target)) for target, each in each_one)
             yield
 
     def _fit_anew(self) -> list[str]:
         """Name the commands whose results were those of the old model, and which the new lacks."""
         live, (calibration, correction) = self._index.manifest, self._fitted
         commands = {
-            "tune": any(each.tuning is not None for each in live.sides.values()),
+            "tune": any(each.tuning is not None for each in live.collections.values()),
             "correct": live.correction is not None and correction is None,
             "calibrate": live.calibration is not None and calibration is None,
         }

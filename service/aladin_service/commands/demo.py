@@ -107,4 +107,4 @@ def prepare(
             device=network_device(device),
         )
     if report is not None:
-        print_generation(index, report.generation, report.counts, report.left_out)
+        print_generation(index, report.generation, report.counts, report.skipped)

@@ -18,7 +18,7 @@ _MANY, _NAMED = 4, 3
 
 def skipped_lines(items: Sequence[SkippedItem]) -> list[str]:
     """Return what is skipped and why, a line each, or one for many of the same reason."""
-    from aladin_index.format.left_out import by_reason
+    from aladin_index.format.skipped import by_reason
 
     lines: list[str] = []
     for reason, count, names in by_reason(items, len(items), _MANY):
@@ -46,10 +46,10 @@ class PassLines:
 
     def __call__(self, report: SyncReport) -> None:
         """Print a pass, if it is one of those."""
-        new = [item for item in report.left_out if item not in self._known]
+        new = [item for item in report.skipped if item not in self._known]
         for line in skipped_lines(new):
             typer.echo(f"{self._skipped} {line}", err=True)
-        self._known = set(report.left_out)
+        self._known = set(report.skipped)
         if report.has_changes or (self._is_first and not report.waiting):
             self._is_first = False
             self._print_pass(report)

@@ -44,8 +44,8 @@ def _summary(report: SyncReport) -> str:
     parts = [", ".join(done) or "nothing has changed"]
     if report.remaining:
         parts.append(f"{report.remaining:,} are still to be added")
-    if report.left_out:
-        parts.append(f"{_counted(len(report.left_out), 'file')} cannot be used")
+    if report.skipped:
+        parts.append(f"{_counted(len(report.skipped), 'file')} cannot be used")
     if report.other_files:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.other_files.items())
         parts.append(f"not photos: {kinds}")

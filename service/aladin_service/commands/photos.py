@@ -267,7 +267,7 @@ def _print_libraries() -> None:
         try:
             info = describe(library.index)
             pending = info.pending["images"]
-            photos = f"{info.sides['images'].count + pending.added - pending.removed:,}"
+            photos = f"{info.collections['images'].count + pending.added - pending.removed:,}"
         except IndexNotReadyError:
             photos = "none yet"
         except (SearchIndexError, KeyError) as error:

@@ -66,5 +66,5 @@ def extract(
             progress=progress,
         )
     typer.echo(
-        f"{out}: {report.written} written, {report.kept} were there, {len(report.left_out)} skipped"
+        f"{out}: {report.written} written, {report.kept} were there, {len(report.skipped)} skipped"
     )

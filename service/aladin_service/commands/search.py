@@ -300,7 +300,7 @@ def _search_here(
             write_drawing(out, draw_here(searcher, query, encoded, answer))
         known: list[str] = []
         with suppress(NotListableError):
-            known = [*list_fields(opened.side(found))] if answer.unknown_fields else []
+            known = [*list_fields(opened.collection(found))] if answer.unknown_fields else []
         return answer, known
 
 
@@ -319,8 +319,8 @@ def _ask_service(
         with suppress(RefusedInputError):  # an index in a vector database does not list them
             if answer.unknown_fields:
                 fields = client.index_fields()
-                side = fields.images if search.target == "images" else fields.texts
-                known = list(dict.fromkeys(field.name for field in side or ()))
+                collection = fields.images if search.target == "images" else fields.texts
+                known = list(dict.fromkeys(field.name for field in collection or ()))
         return answer, known
 
 

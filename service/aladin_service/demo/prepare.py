@@ -9,7 +9,7 @@ import logging
 import os
 from pathlib import Path
 
-from aladin_index.build.builder import BuildReport, build_index
+from aladin_index.building.builder import BuildReport, build_index
 from aladin_index.format.layout import live_generation
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError, IndexMismatchError, IndexNotReadyError

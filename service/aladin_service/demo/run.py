@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher

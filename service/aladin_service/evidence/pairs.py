@@ -112,11 +112,11 @@ def _find_other(
     """
     index, other = searcher.index, OTHER_TARGET_OF[modality]
     if has_box and "images" in index.manifest.targets:
-        photos = index.side("images")
+        photos = index.collection("images")
         photo = photos.items.by_id(item_id)
         if photo is not None:
             return photos, photo
-    collection = index.side(other)
+    collection = index.collection(other)
     item = collection.items.by_id(item_id)
     if item is None:
         _check_modality(searcher, modality, item_id)
@@ -128,7 +128,10 @@ def _check_modality(searcher: TwoStageSearcher, modality: Modality, item_id: str
     """Raise an error if the id belongs to an item of the query's own modality."""
     target = TARGET_OF[modality]
     index = searcher.index
-    if target in index.manifest.targets and index.side(target).items.by_id(item_id) is not None:
+    if (
+        target in index.manifest.targets
+        and index.collection(target).items.by_id(item_id) is not None
+    ):
         wanted = OTHER_TARGET_OF[modality]
         raise InputError(
             f"id: expected one of the {wanted}, but {item_id!r} is one of the {target};"

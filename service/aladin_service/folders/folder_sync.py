@@ -15,9 +15,9 @@ from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
 from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.region_sources import check_regions
 from aladin_index.encode.source_items import PhotoPlaces
-from aladin_index.format.left_out import FOLLOWED, write_follow_record
 from aladin_index.format.models import live_model_folder
 from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import FOLLOWED, write_follow_record
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes
 from aladin_index.generations.reader import open_index
@@ -152,7 +152,7 @@ class FolderSync:
         report = SyncReport()
         for attempt in range(_MOST_ATTEMPTS):
             report.conflicts.clear()
-            report.left_out.clear()
+            report.skipped.clear()
             report.other_files.clear()
             try:
                 self._pass(self._checkpoint, report, progress, is_stopped, dry_run=dry_run)
@@ -173,7 +173,7 @@ class FolderSync:
 
     def _record(self, report: SyncReport) -> None:
         try:
-            write_follow_record(self._index, report.left_out, report.other_files)
+            write_follow_record(self._index, report.skipped, report.other_files)
         except OSError as error:  # what was added and removed is in the index
             _LOG.warning("%s: cannot be written (%s)", self._index / FOLLOWED, error.strerror)
 
@@ -190,7 +190,7 @@ class FolderSync:
         self.warnings.clear()
         listings = [self._list(folder, report.other_files) for folder in settings.folders]
         with open_index(self._index, checkpoint=checkpoint) as index:
-            live = index.side("images")
+            live = index.collection("images")
             indexed = list(indexed_photos(live))
             plan = plan_sync(
                 listings,
@@ -204,7 +204,7 @@ class FolderSync:
             report.keep_applied(here, {change.item.id for change in plan.changes})
             report.unchanged = plan.unchanged - report.indexed
             report.waiting = plan.waiting
-            report.left_out += plan.left_out
+            report.skipped += plan.skipped
             if dry_run:
                 for change in plan.changes:
                     report.of(change.kind).append(change.item.id)
@@ -233,11 +233,11 @@ class FolderSync:
         rules = FolderRules(settings.exclude)
         places = PhotoPlaces(folder, settings.photos_root)
         photos: list[ListedPhoto] = []
-        left_out: list[SkippedItem] = []
+        skipped: list[SkippedItem] = []
         unread: list[str] = []
 
         def skip(photo: SkippedPhoto) -> None:
-            left_out.append(SkippedItem(photo.name, photo.reason))
+            skipped.append(SkippedItem(photo.name, photo.reason))
             if photo.reason.startswith(UNREADABLE_FOLDER):
                 unread.append(photo.name)
 
@@ -257,7 +257,7 @@ class FolderSync:
                     )
                 fault = places.fault(record.photo.path, record.uri)
                 if fault is not None:
-                    left_out.append(SkippedItem(record.id, fault))
+                    skipped.append(SkippedItem(record.id, fault))
                     continue
                 path = record.photo.path
                 try:
@@ -266,11 +266,11 @@ class FolderSync:
                     continue  # removed since its folder was listed
                 except OSError as error:
                     reason = error.strerror or "cannot be read"
-                    left_out.append(SkippedItem(record.id, reason))
+                    skipped.append(SkippedItem(record.id, reason))
                     unread.append(str(PurePosixPath(path.relative_to(folder))))
                     continue
                 if self._unusable.get(path, ())[:2] == (state.st_size, state.st_mtime_ns):
-                    left_out.append(SkippedItem(record.id, self._unusable[path][2]))
+                    skipped.append(SkippedItem(record.id, self._unusable[path][2]))
                     continue
                 item = photo_item(record, None, skip, of_folder=True)
                 settled = self._is_settled(path, state.st_size, state.st_mtime_ns)
@@ -283,7 +283,7 @@ class FolderSync:
             self.warnings.append(f"not looked at: {rules.summary}")
         if places.warning is not None:
             self.warnings.append(f"warning: {places.warning}")
-        return FolderListing(folder=folder, photos=photos, left_out=left_out, unread=unread)
+        return FolderListing(folder=folder, photos=photos, skipped=skipped, unread=unread)
 
     def _compact(self, progress: Progress) -> None:
         """Write a new generation if there are many changes."""

@@ -265,12 +265,12 @@ class FolderWatch:
             for root in (folder, Path(os.path.realpath(folder))):
                 if path.is_relative_to(root):
                     inside = PurePosixPath(path.relative_to(root).as_posix())
-                    if self._is_left_out(inside):
+                    if self._is_excluded(inside):
                         return False
         # `Path.is_file` raises on a disconnected mount.
         return path.suffix.lower() in _SUFFIXES or not os.path.isfile(path)  # noqa: PTH113
 
-    def _is_left_out(self, inside: PurePosixPath) -> bool:
+    def _is_excluded(self, inside: PurePosixPath) -> bool:
         parents = [parent for parent in inside.parents if parent.name]
         rules = FolderRules(self._exclude)  # a new one, since it counts
         return any(rules.leaves_out(part) for part in (*parents, inside) if part.name)

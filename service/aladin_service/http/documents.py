@@ -56,14 +56,14 @@ _KINDS: dict[type, str] = {
 }
 
 
-class LeftOutDocument(BaseModel):
+class SkippedDocument(BaseModel):
     """A document that cannot be used."""
 
     index: int = Field(description="Position of the document in the request.")
     reason: str
 
 
-LEFT_OUT = Field(
+SKIPPED_FIELD = Field(
     default=None, description="Documents that cannot be used; missing if there are none."
 )
 
@@ -286,9 +286,9 @@ async def _encode_all(
     return [results[place] for place in range(len(documents))]
 
 
-def left_out_of(
+def skipped_documents(
     found: Sequence[object], name: str, documents: Sequence[Document | ItemQuery]
-) -> list[LeftOutDocument] | None:
+) -> list[SkippedDocument] | None:
     """Name the documents that cannot be used.
 
     Args:
@@ -308,7 +308,7 @@ def left_out_of(
             errors[0].args = (f"{name}[0]: {errors[0]}",)
         raise errors[0]
     return [
-        LeftOutDocument(
+        SkippedDocument(
             index=place, reason=error.reason if isinstance(error, ImageError) else str(error)
         )
         for place, error in errors.items()

@@ -187,7 +187,7 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
 
 def _index_families(index: IndexState | None) -> Iterator[Metric]:
     items = GaugeMetricFamily(
-        "aladin_index_items", "Items that a search may return.", labels=("side",)
+        "aladin_index_items", "Items that a search may return.", labels=("collection",)
     )
     size = GaugeMetricFamily(
         "aladin_index_size_bytes",
@@ -195,8 +195,8 @@ def _index_families(index: IndexState | None) -> Iterator[Metric]:
         labels=("part",),
     )
     if index is not None:
-        for side, count in index.counts.items():
-            items.add_metric((side,), count)
+        for collection, count in index.counts.items():
+            items.add_metric((collection,), count)
         parts = {"model": sum(entry.bytes for entry in index.manifest.model.files.values())}
         for name, entry in index.manifest.files.items():
             part = name.partition("/")[0]

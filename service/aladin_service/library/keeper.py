@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import generation_folder, live_generation

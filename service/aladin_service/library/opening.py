@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from aladin_index.format.layout import CURRENT
-from aladin_index.format.left_out import record_stop
+from aladin_index.format.skipped import record_stop
 from aladin_network.errors import AladinError
 from aladin_network.files import removed_if_refused
 from aladin_service.library.keeper import KeepPlan, OnPass, ShowProgress, keep

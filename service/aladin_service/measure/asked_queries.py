@@ -149,7 +149,7 @@ class AskedCollection:
 
     def __init__(
         self,
-        side: Collection,
+        collection: Collection,
         answers: EncodedBatch,
         ids: Sequence[str],
         num_candidates: int,
@@ -160,23 +160,23 @@ class AskedCollection:
         """Look up which answers the collection contains.
 
         Args:
-            side: Collection to be searched.
+            collection: Collection to be searched.
             answers: The split's own items of the collection's kind.
             ids: IDs of these items.
             num_candidates: Number of candidates of a search's first stage.
             correction: Hubness correction of the index, or None.
             is_aligned: Whether searches run the second stage where there are tokens.
         """
-        self._is_aligned = is_aligned and side.has_tokens
+        self._is_aligned = is_aligned and collection.has_tokens
         self._biases = np.zeros((answers.size, 2), dtype=np.float32)
         if correction is not None:
             items = EncodedItems.of(answers.arrays())
-            self._biases = correction.biases(side.target, items)
-        self._side = side
-        self._modality: Modality = "text" if side.target == "images" else "image"
+            self._biases = correction.biases(collection.target, items)
+        self._collection = collection
+        self._modality: Modality = "text" if collection.target == "images" else "image"
         self._answers = answers
         self._num_candidates = num_candidates
-        found = side.items.by_ids(ids)
+        found = collection.items.by_ids(ids)
         # (answers,) rows in the index; -1 for answers that it does not contain.
         self._rows = np.array([-1 if item is None else item.row for item in found], dtype=np.int64)
 
@@ -215,13 +215,13 @@ class AskedCollection:
 
     def _stored(self, query: EncodedBatch, count: int) -> CandidateScores:
         """Score the candidates that the first stage finds in the index."""
-        side = self._side
+        collection = self._collection
         tokens = query.item_tokens(0).numpy()
         second_stage = SecondStageQuery(tokens, self._modality) if self._is_aligned else None
-        vector = query_vectors(query.embedding[0].numpy(), side.entry.vector_dim)
-        rows, match, *_ = side.order(vector, count, count, second_stage)
-        align = None if second_stage is None else side.align(tokens, self._modality, rows)
-        return CandidateScores(rows, match, align, self._words(query, side.lengths(rows)))
+        vector = query_vectors(query.embedding[0].numpy(), collection.entry.vector_dim)
+        rows, match, *_ = collection.order(vector, count, count, second_stage)
+        align = None if second_stage is None else collection.align(tokens, self._modality, rows)
+        return CandidateScores(rows, match, align, self._words(query, collection.lengths(rows)))
 
     def _missing(self, query: EncodedBatch, places: NDArray[np.int64]) -> CandidateScores:
         """Score answers that the index does not contain; their rows are negative."""
@@ -242,4 +242,4 @@ class AskedCollection:
         if self._modality == "text":
             return np.full(len(lengths), int(query.mask.sum()))
         # If the index has no tokens of the texts, the number of words is unknown as well.
-        return lengths if self._side.has_tokens else np.zeros_like(lengths)
+        return lengths if self._collection.has_tokens else np.zeros_like(lengths)

@@ -265,7 +265,7 @@ class _Source(NamedTuple):
         if target == "texts":
             answers, ids = split.captions.encoded, list(split.caption_ids)
         return AskedCollection(
-            index.side(target),
+            index.collection(target),
             answers,
             ids,
             index.manifest.candidates(target),

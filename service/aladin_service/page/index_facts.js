@@ -22,22 +22,22 @@ function hideSecondStage() {
 
 // "About this library": what it has, what it lacks of its sources and why, its model, its last change.
 function showAbout(index) {
-  const { left_out: leftOut, model, changed_at: changedAt } = index;
-  const reasons = (leftOut?.reasons ?? []).map(({ reason, count, names }) => {
+  const { skipped, model, changed_at: changedAt } = index;
+  const reasons = (skipped?.reasons ?? []).map(({ reason, count, names }) => {
     const more = count > names.length ? ", …" : "";
     const line = make("li", {}, `${counted(count, "file")}: ${reason} `);
     line.append(make("span", { className: "faint" }, `(${names.join(", ")}${more})`));
     return line;
   });
-  const others = Object.entries(leftOut?.other_files ?? {}).map(([kind, count]) => `${count} ${kind}`);
+  const others = Object.entries(skipped?.other_files ?? {}).map(([kind, count]) => `${count} ${kind}`);
   const facts = [
     ["Contains", countsOf(index)],
-    leftOut && ["Left out", leftOut.total ? make("ul", {}, ...reasons) : "Nothing"],
+    skipped && ["Skipped", skipped.total ? make("ul", {}, ...reasons) : "Nothing"],
     others.length && ["Not photos", others.join(", ")],
     ["Model", make("code", { title: model.id }, model.id.slice(0, ID_CHARS))],
     changedAt && ["Last change", MOMENT.format(new Date(changedAt))],
   ].filter(Boolean);
-  at("about-left-out").textContent = leftOut?.total ? `${counted(leftOut.total, "file")} left out` : "";
+  at("about-skipped").textContent = skipped?.total ? `${counted(skipped.total, "file")} skipped` : "";
   at("about-facts").replaceChildren(
     ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
   );
@@ -45,8 +45,8 @@ function showAbout(index) {
 }
 
 // Say why the order of hits is random, and that folders are not followed.
-function showWarnings({ left_out: leftOut, untrained }) {
-  const stopped = leftOut?.not_followed;
+function showWarnings({ skipped, untrained }) {
+  const stopped = skipped?.not_followed;
   const warnings = [
     untrained && `${capital(untrained)}.`,
     stopped && `The folders are not followed any more (${stopped}). Start aladin photos again.`,

@@ -32,7 +32,7 @@ export function startOptions(onOptions) {
 
 export function showOptions(search) {
   choosePageSize(search.k);
-  all.checked = search.candidates === "all";
+  all.checked = search.candidates === "exhaustive";
   candidates.value = all.checked ? "" : search.candidates ?? "";
   rerank.checked = search.rerank;
   fitted.checked = search.fusion === null;
@@ -75,7 +75,7 @@ function offerProbability() {
 function read() {
   return {
     k: Number(k.value),
-    candidates: all.checked ? "all" : candidates.value === "" ? null : Number(candidates.value),
+    candidates: all.checked ? "exhaustive" : candidates.value === "" ? null : Number(candidates.value),
     rerank: rerank.checked,
     fusion: fitted.checked ? null : Number(fusion.value),
     lexical: Number(lexical.value) || null,

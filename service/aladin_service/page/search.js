@@ -190,7 +190,7 @@ export function fromAddress(hash) {
     // The service reports numbers that are out of range.
     if (typeof value === "number") search[field] = value;
   }
-  if (parts.get("candidates") === "all") search.candidates = "all";
+  if (parts.get("candidates") === "exhaustive") search.candidates = "exhaustive";
   search.rerank = parts.get("rerank") !== "false";
   search.compare = parts.get("compare") === "true";
   if (ORDERS.includes(parts.get("order"))) search.order = parts.get("order");

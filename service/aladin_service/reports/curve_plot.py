@@ -65,13 +65,13 @@ class _Measure(NamedTuple):
         """Return the value of the measure."""
         if self.direction is None:
             return quality.rsum
-        return self._side(quality).r1
+        return self._collection(quality).r1
 
     def gain(self, quality: Quality) -> Estimate:
         """Return the gain over matching alone."""
         if self.direction is None:
             return quality.rsum_gain
-        return self._side(quality).r1_gain
+        return self._collection(quality).r1_gain
 
     def ms(self, times: SearchTimes) -> float:
         """Return the time of a search; for both directions, the mean."""
@@ -87,7 +87,7 @@ class _Measure(NamedTuple):
         both = set(curve.default_candidates.values())
         return both.pop() if len(both) == 1 else None
 
-    def _side(self, quality: Quality) -> DirectionQuality:
+    def _collection(self, quality: Quality) -> DirectionQuality:
         of_texts = self.direction == "text_to_image"
         return quality.text_to_image if of_texts else quality.image_to_text
 

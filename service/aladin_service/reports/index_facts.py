@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aladin_index.engines.engine_index import EngineInfo
-from aladin_index.format.left_out import LeftOut
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Tuning
+from aladin_index.format.skipped import SkippedSummary
 from aladin_index.generations.info import IndexInfo, MemoryEstimate
 from aladin_network.calibration.calibration import Calibration, DirectionCalibration
 from aladin_service.reports.correction_report import constants_words
@@ -22,8 +22,8 @@ def index_data(info: IndexInfo) -> dict[str, Any]:
         "built_at": _built_at(info),
         "pending": {target: pending._asdict() for target, pending in info.pending.items()},
         "memory": {target: memory._asdict() for target, memory in info.memory.items()},
-        "left_out": asdict(info.left_out)
-        | {"reasons": [each._asdict() for each in info.left_out.reasons]},
+        "skipped": asdict(info.skipped)
+        | {"reasons": [each._asdict() for each in info.skipped.reasons]},
     }
 
 
@@ -38,33 +38,35 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
         ("size", f"{info.total_bytes / 1e6:,.1f} MB"),
         ("default candidates", str(info.default_candidates)),
     ]
-    for target, side in info.sides.items():
+    for target, collection in info.collections.items():
         facts += [
-            (target, f"{side.count:,}, {side.left_out:,} skipped by the build"),
-            *side_facts(side, info.default_candidates),
+            (target, f"{collection.count:,}, {collection.skipped:,} skipped by the build"),
+            *collection_facts(collection, info.default_candidates),
             ("  pending", "{0.added:,} added, {0.removed:,} removed".format(info.pending[target])),
             ("  memory", _memory(info.memory[target])),
             (
                 "  filter fields",
-                "all" if side.filter_fields is None else ", ".join(side.filter_fields) or "none",
+                "all"
+                if collection.filter_fields is None
+                else ", ".join(collection.filter_fields) or "none",
             ),
         ]
-    facts += _left_out_facts(info.left_out)
+    facts += _skipped_facts(info.skipped)
     if info.correction is not None:
         facts += [("hubness correction", line) for line in constants_words(info.correction)]
     return facts + calibration_facts(info.calibration)
 
 
-def _left_out_facts(left_out: LeftOut) -> list[tuple[str, str]]:
+def _skipped_facts(skipped: SkippedSummary) -> list[tuple[str, str]]:
     facts = [
         ("left out", f"{count:,} x {reason} ({', '.join(names[:3])}{', ...' if count > 3 else ''})")
-        for reason, count, names in left_out.reasons
+        for reason, count, names in skipped.reasons
     ]
-    if left_out.other_files:
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in left_out.other_files.items())
+    if skipped.other_files:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in skipped.other_files.items())
         facts.append(("not photos", kinds))
-    if left_out.not_followed is not None:
-        facts.append(("not followed", left_out.not_followed))
+    if skipped.not_followed is not None:
+        facts.append(("not followed", skipped.not_followed))
     return facts
 
 
@@ -75,11 +77,11 @@ def _built_at(info: IndexInfo) -> str:
 def recall_warnings(info: IndexInfo) -> list[str]:
     """List the first stages whose recall is below the one requested at their build."""
     return [
-        f"{target}: {side.ann.factory} finds {side.ann.recall:.4f} of the nearest "
-        f"{side.ann.recall_at}, {side.ann.recall_wanted} was wanted; allow it more memory, or "
-        "choose another --ann"
-        for target, side in info.sides.items()
-        if side.ann.recall < side.ann.recall_wanted
+        f"{target}: {collection.ann.factory} finds {collection.ann.recall:.4f} of the nearest "
+        f"{collection.ann.recall_at}, {collection.ann.recall_wanted} was wanted; "
+        "allow it more memory, or choose another --ann"
+        for target, collection in info.collections.items()
+        if collection.ann.recall < collection.ann.recall_wanted
     ]
 
 
@@ -130,14 +132,16 @@ def taken_over_line(info: IndexInfo) -> str | None:
     )
 
 
-def side_facts(side: CollectionEntry, default_candidates: int) -> list[tuple[str, str]]:
+def collection_facts(collection: CollectionEntry, default_candidates: int) -> list[tuple[str, str]]:
     """Return how a collection stores and searches its items, as names and values."""
-    tokens = f"{side.token_count:,} of {side.token_dim} dimensions, {side.token_dtype}"
+    tokens = (
+        f"{collection.token_count:,} of {collection.token_dim} dimensions, {collection.token_dtype}"
+    )
     return [
-        ("  embeddings", f"{side.embedding_dim} dimensions"),
+        ("  embeddings", f"{collection.embedding_dim} dimensions"),
         ("  tokens", tokens),
-        ("  first stage", first_stage_fact(side.ann)),
-        ("  candidates", _candidates_fact(side.tuning, default_candidates)),
+        ("  first stage", first_stage_fact(collection.ann)),
+        ("  candidates", _candidates_fact(collection.tuning, default_candidates)),
     ]
 
 
@@ -193,9 +197,9 @@ def engine_index_facts(info: EngineInfo) -> list[tuple[str, str]]:
         ("alignment", "trained" if info.alignment_trained else "not trained: matching alone"),
         ("default candidates", str(info.default_candidates)),
     ]
-    for target, side in info.sides.items():
+    for target, collection in info.collections.items():
         facts += [
-            (target, f"{info.counts[target]:,}, {side.count:,} were pushed"),
-            *side_facts(side, info.default_candidates),
+            (target, f"{info.counts[target]:,}, {collection.count:,} were pushed"),
+            *collection_facts(collection, info.default_candidates),
         ]
     return facts + calibration_facts(info.calibration)

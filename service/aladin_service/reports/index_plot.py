@@ -42,12 +42,12 @@ def save_plot(path: Path, figure: Figure) -> None:
         raise InputError(f"--plot: {path} cannot be written ({error.strerror})") from error
 
 
-def draw_curves(path: Path, sides: Mapping[Target, CollectionEntry]) -> None:
+def draw_curves(path: Path, collections: Mapping[Target, CollectionEntry]) -> None:
     """Plot two curves for each collection: ann_recall, and fidelity if it was measured.
 
     Args:
         path: File of the plot, PNG.
-        sides: Collections of the index.
+        collections: Collections of the index.
 
     Raises:
         InputError: If the file is not a PNG or cannot be written.
@@ -57,17 +57,17 @@ def draw_curves(path: Path, sides: Mapping[Target, CollectionEntry]) -> None:
     from matplotlib.figure import Figure
 
     check_plot(path)
-    figure = Figure(figsize=(11, 4 * len(sides)), layout="constrained")
+    figure = Figure(figsize=(11, 4 * len(collections)), layout="constrained")
     FigureCanvasAgg(figure)
-    axes: Any = figure.subplots(len(sides), 2, squeeze=False)
-    for (target, side), (left, right) in zip(sides.items(), axes, strict=True):
-        _draw_first_stage(left, target, side)
-        _draw_both_stages(right, target, side)
+    axes: Any = figure.subplots(len(collections), 2, squeeze=False)
+    for (target, collection), (left, right) in zip(collections.items(), axes, strict=True):
+        _draw_first_stage(left, target, collection)
+        _draw_both_stages(right, target, collection)
     save_plot(path, figure)
 
 
-def _draw_first_stage(axis: Any, target: Target, side: CollectionEntry) -> None:
-    ann = side.ann
+def _draw_first_stage(axis: Any, target: Target, collection: CollectionEntry) -> None:
+    ann = collection.ann
     widths = [point.search_width for point in ann.curve]
     axis.set_title(f"{target}: {ann.factory} finds the nearest {ann.recall_at}")
     axis.set_ylabel("ann_recall")
@@ -86,8 +86,8 @@ def _draw_first_stage(axis: Any, target: Target, side: CollectionEntry) -> None:
     axis.set_xlabel("search width (x: rows asked for, for each one wanted)")
 
 
-def _draw_both_stages(axis: Any, target: Target, side: CollectionEntry) -> None:
-    tuning = side.tuning
+def _draw_both_stages(axis: Any, target: Target, collection: CollectionEntry) -> None:
+    tuning = collection.tuning
     if tuning is None:
         axis.text(0.5, 0.5, "fidelity was not measured: aladin index tune", ha="center")
         axis.set_axis_off()
@@ -133,16 +133,16 @@ def _draw(
     axis.legend(loc="lower right")
 
 
-def curves_data(side: CollectionEntry) -> dict[str, Any]:
+def curves_data(collection: CollectionEntry) -> dict[str, Any]:
     """Return the first stages and the tuning of a collection as JSON data."""
-    tuning = None if side.tuning is None else asdict(side.tuning)
-    return {"ann": asdict(side.ann), "tuning": tuning}
+    tuning = None if collection.tuning is None else asdict(collection.tuning)
+    return {"ann": asdict(collection.ann), "tuning": tuning}
 
 
-def curve_tables(target: Target, side: CollectionEntry) -> list[Table]:
+def curve_tables(target: Target, collection: CollectionEntry) -> list[Table]:
     """Build tables of the measured curves of a collection, with the chosen points marked."""
     tables: list[Table] = []
-    ann, tuning = side.ann, side.tuning
+    ann, tuning = collection.ann, collection.tuning
     if ann.curve:
         table = _table(f"{target}: first stage, {ann.factory}, the nearest {ann.recall_at}")
         for name in ("search width", "oversample", "ann_recall", "ms", ""):

@@ -32,11 +32,11 @@ class TunedCandidates(_IndexPart):
     at: int
 
 
-class IndexSide(_IndexPart):
+class IndexCollection(_IndexPart):
     """The images, or the texts."""
 
     count: int = Field(description="Items that a search may return, including added ones.")
-    left_out: int
+    skipped: int
     embedding_dim: int
     token_dim: int
     token_count: int
@@ -45,7 +45,7 @@ class IndexSide(_IndexPart):
     tuning: TunedCandidates | None
     takes_all: bool = Field(
         default=False,
-        description="Whether searches may take all items as candidates (`candidates: all`).",
+        description="Whether searches may take all items as candidates (`candidates: exhaustive`).",
     )
 
 
@@ -55,7 +55,7 @@ class IndexModel(_IndexPart):
     id: str
 
 
-class LeftOutReason(_IndexPart):
+class SkippedReason(_IndexPart):
     """Files that are left out for one reason."""
 
     reason: str
@@ -63,11 +63,11 @@ class LeftOutReason(_IndexPart):
     names: list[str] = Field(description="At most 20 of them.")
 
 
-class LeftOutInfo(_IndexPart):
+class SkippedInfo(_IndexPart):
     """What the index lacks of its sources: by its build, or by the last look at its folders."""
 
     total: int = Field(description="Files that look like photos, and items, that cannot be used.")
-    reasons: list[LeftOutReason] = Field(description="The 20 most frequent ones.")
+    reasons: list[SkippedReason] = Field(description="The 20 most frequent ones.")
     other_files: dict[str, int] = Field(
         description="Files of followed folders that are no photos, by kind, such as videos."
     )
@@ -130,8 +130,8 @@ class LiveIndexInfo(_IndexPart):
     generation: int
     default_candidates: int
     model: IndexModel
-    images: IndexSide | None
-    texts: IndexSide | None
+    images: IndexCollection | None
+    texts: IndexCollection | None
     alignment_trained: bool = Field(
         default=True,
         description="Whether the alignment of the model was trained. If not, as of a converted"
@@ -147,7 +147,7 @@ class LiveIndexInfo(_IndexPart):
         description="When the generation became live, or an item was added or deleted since; null"
         " for an index in a vector database.",
     )
-    left_out: LeftOutInfo | None = Field(
+    skipped: SkippedInfo | None = Field(
         default=None, description="Null for an index in a vector database."
     )
     calibration: IndexCalibration | None = Field(
@@ -280,7 +280,7 @@ class Added(BaseModel):
 
     added: list[str] = Field(description="Ids that were new.")
     replaced: list[str] = Field(description="Ids whose items were replaced by the new ones.")
-    skipped: list[str] = Field(description="Ids that existed; their items are kept.")
+    kept: list[str] = Field(description="Ids that existed; their items are kept.")
     generation: int = Field(description="Generation of the index that was added to.")
     took_ms: AddTookMs
 

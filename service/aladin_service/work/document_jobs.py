@@ -51,7 +51,7 @@ class DescribeModel(Job[ModelFacts]):
         """Return the facts."""
         index = worker.searcher().index
         manifest = index.manifest
-        entry = next(iter(manifest.sides.values()))
+        entry = next(iter(manifest.collections.values()))
         return ModelFacts(
             name=model_name(manifest.model.id),
             created_s=int(model_folder(index.path, manifest.model.id).stat().st_mtime),

@@ -166,7 +166,7 @@ def _search_once(client: EngineClient, manifest: Manifest) -> None:
         EngineError: If the engine cannot search them.
     """
     for target in manifest.targets:
-        entry = manifest.side(target)
+        entry = manifest.collection(target)
         assert entry is not None  # it is one of the targets
         query: NDArray[np.float32] = np.zeros(entry.embedding_dim, dtype=np.float32)
         query[0] = 1.0

@@ -35,7 +35,7 @@ class ListItems(Job[tuple[ListedPage, int]]):
     def run(self, worker: Worker) -> tuple[ListedPage, int]:
         """Return a page of items, and the generation that it is from."""
         index = worker.searcher().index
-        collection = index.side(self.target, self.filter)
+        collection = index.collection(self.target, self.filter)
         return list_items(collection, self.order, self.after_id, self.count), index.generation
 
 
@@ -46,7 +46,7 @@ class ListFields(Job[Mapping[Target, dict[str, list[FieldValues]]]]):
     def run(self, worker: Worker) -> Mapping[Target, dict[str, list[FieldValues]]]:
         """Return the values of each field by its name."""
         index = worker.searcher().index
-        return {target: list_fields(index.side(target)) for target in index.manifest.targets}
+        return {target: list_fields(index.collection(target)) for target in index.manifest.targets}
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from aladin_index.changes.writer import DeleteReport
 from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.engines.engine_index import EngineIndex
-from aladin_index.format.left_out import LeftOut, read_left_out
 from aladin_index.format.manifest import Manifest
+from aladin_index.format.skipped import SkippedSummary, read_skipped_summary
 from aladin_index.generations.history import changed_at_s
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import SearchBackend
@@ -44,7 +44,7 @@ class IndexState(NamedTuple):
         counts: Number of searchable items of each collection, including added ones.
         alignment_trained: Whether the alignment of its model was trained.
         in_engine: Whether a vector database stores it.
-        left_out: What the index lacks of its sources, or None if a vector database stores it.
+        skipped: What the index lacks of its sources, or None if a vector database stores it.
         untrained: Why the order of hits is random, or None.
         changed_at_s: Time of the last change in seconds since 1970, or None if a vector database
             stores it.
@@ -54,7 +54,7 @@ class IndexState(NamedTuple):
     counts: Mapping[Target, int]
     alignment_trained: bool
     in_engine: bool = False
-    left_out: LeftOut | None = None
+    skipped: SkippedSummary | None = None
     untrained: str | None = None
     changed_at_s: float | None = None
 
@@ -67,17 +67,17 @@ class DescribeIndex(Job[IndexState]):
         """Return the manifest and the counts."""
         index = worker.searcher().index
         targets = index.manifest.targets
-        counts: dict[Target, int] = {target: index.side(target).count for target in targets}
+        counts: dict[Target, int] = {target: index.collection(target).count for target in targets}
         checkpoint = index.checkpoint
         in_engine = isinstance(index, EngineIndex)
-        left_out = None if in_engine else read_left_out(index.path, index.manifest)
+        skipped = None if in_engine else read_skipped_summary(index.path, index.manifest)
         provenance = checkpoint.provenance
         return IndexState(
             index.manifest,
             counts,
             checkpoint.alignment_trained,
             in_engine,
-            left_out,
+            skipped,
             untrained_reason(provenance.recipe, provenance.stage),
             None if in_engine else changed_at_s(index.path, index.manifest),
         )
@@ -239,7 +239,7 @@ def _item(index: SearchBackend, target: Target, item_id: str) -> StoredItem:
         UnknownItemError: If no item of the collection has this id.
         NoSuchTargetError: If the index has no such collection.
     """
-    item = index.side(target).items.by_id(item_id)
+    item = index.collection(target).items.by_id(item_id)
     if item is None:
         raise UnknownItemError(target, item_id)
     return item

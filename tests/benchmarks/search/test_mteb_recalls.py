@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_network.types import NullProgress
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.measure.evaluate import evaluate_system

@@ -95,7 +95,7 @@ def answers(index: SearchIndex, options: SearchOptions, text: str) -> list[tuple
     ]
 
 
-@pytest.mark.parametrize("candidates", [10, "all"])
+@pytest.mark.parametrize("candidates", [10, "exhaustive"])
 def test_words_find_the_same_items(both: tuple[Path, Path], candidates: Any) -> None:
     with open_index(both[0]) as changed, open_index(both[1]) as anew:
         for text in PLACES:
@@ -107,11 +107,11 @@ def test_words_find_the_same_items(both: tuple[Path, Path], candidates: Any) -> 
 
 def test_fields_and_lists_are_the_same(both: tuple[Path, Path]) -> None:
     with open_index(both[0]) as changed, open_index(both[1]) as anew:
-        assert list_fields(changed.side("images")) == list_fields(anew.side("images"))
+        assert list_fields(changed.collection("images")) == list_fields(anew.collection("images"))
         for order in (ListOrder(), ListOrder("n"), ListOrder("place", descending=False)):
             for filter in ({}, {"kind": "a"}):
                 pages = [
-                    list_items(index.side("images", parse_filter(filter)), order, None, 500)
+                    list_items(index.collection("images", parse_filter(filter)), order, None, 500)
                     for index in (changed, anew)
                 ]
                 assert pages[0].total == pages[1].total
@@ -131,7 +131,7 @@ def test_values_of_deleted_items_alone_are_not_described(
     with closing(ChangesWriter(root, load_checkpoint(tiny_checkpoint).model_id)) as writer:
         writer.delete("images", [*ids[:10], "i59"])
     with open_index(root) as index:
-        fields = list_fields(index.side("images"))
+        fields = list_fields(index.collection("images"))
     assert [*fields] == ["n", "year"]
     assert fields["n"][0].counts == dict.fromkeys(range(10, 59), 1)
     assert (fields["n"][0].least, fields["n"][0].greatest) == (10, 58)

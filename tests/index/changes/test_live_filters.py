@@ -58,9 +58,9 @@ def some_filter(choose: random.Random, depth: int = 2) -> dict[str, Any]:
 def check(index: SearchIndex, metadata: dict[str, dict[str, Any]], choose: random.Random) -> None:
     for _ in range(12):
         spec = some_filter(choose)
-        side = index.side("images", parse_filter(spec))
-        assert side.selection is not None
-        found = {item.id for item in side.items.by_rows(side.selection.rows.tolist())}
+        collection = index.collection("images", parse_filter(spec))
+        assert collection.selection is not None
+        found = {item.id for item in collection.items.by_rows(collection.selection.rows.tolist())}
         assert found == {key for key, each in metadata.items() if passes(each, spec)}, spec
 
 

@@ -130,8 +130,8 @@ def _flipped(data: bytes, place: int) -> bytes:
 @pytest.fixture
 def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
     """An index of the images a, b, c, and of texts."""
-    sides = {"images": made_up(["a", "b", "c"], n=[1, 2, 3]), "texts": made_up(["t"])}
-    write_made_up(tmp_path / "index", **sides)
+    collections = {"images": made_up(["a", "b", "c"], n=[1, 2, 3]), "texts": made_up(["t"])}
+    write_made_up(tmp_path / "index", **collections)
     return tmp_path / "index"
 
 
@@ -165,7 +165,7 @@ def test_each_change_is_found_at_once_where_sqlite_cannot_follow(
                 writer.close()
             expected = expected - {gone} | {new}
             assert found(searcher) == expected
-            assert dict(index.side("images").items.ids()).keys() == expected
+            assert dict(index.collection("images").items.ids()).keys() == expected
 
 
 def without_locks(monkeypatch: pytest.MonkeyPatch, root: Path, number: int) -> None:
@@ -221,7 +221,7 @@ def test_a_disk_that_is_full_is_said_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             with open_index(root) as index:
-                assert index.side("images").count == 4
+                assert index.collection("images").count == 4
     (said,) = [record.getMessage() for record in caplog.records]
     path = changes_database(root, 1, "images")
     assert said.startswith(f"{path}: read as it is now")

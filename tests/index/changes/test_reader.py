@@ -49,15 +49,15 @@ def test_a_snapshot_stays_as_it_was(root: Path, checkpoint: Checkpoint, made_up:
         open_index(root, checkpoint=checkpoint) as index,
         closing(ChangesWriter(root, checkpoint.model_id)) as writer,
     ):
-        before = index.side("images")
+        before = index.collection("images")
         assert before.changes is None
         new = made_up(["d", "e"], n=[4, 5])
         writer.add("images", new, "error")
-        one = index.side("images")
+        one = index.collection("images")
         writer.add("images", made_up(["d", "f"], seed=1, n=[6, 7]), "replace")
         writer.delete("images", ["a"])
-        two = index.side("images")
-        assert [side.count for side in (before, one, two)] == [3, 5, 5]
+        two = index.collection("images")
+        assert [collection.count for collection in (before, one, two)] == [3, 5, 5]
         assert dict(before.items.ids()) == {"a": 0, "b": 1, "c": 2}
         assert dict(one.items.ids()) == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}
         assert dict(two.items.ids()) == {"b": 1, "c": 2, "e": 4, "d": 5, "f": 6}
@@ -76,8 +76,8 @@ def test_a_snapshot_stays_as_it_was(root: Path, checkpoint: Checkpoint, made_up:
             new.lengths[0],
         ]
 
-        def passing(side: LiveCollection, filter: Filter | None) -> list[int]:
-            selection = replace(side, filter=filter).selection
+        def passing(collection: LiveCollection, filter: Filter | None) -> list[int]:
+            selection = replace(collection, filter=filter).selection
             return [] if selection is None else selection.rows.tolist()
 
         wanted = parse_filter({"n": {"gte": 3}})
@@ -97,10 +97,10 @@ def test_nothing_is_read_again_where_nothing_is_new(
         closing(ChangesWriter(root, checkpoint.model_id)) as writer,
     ):
         writer.add("images", made_up(["d"]), "error")
-        first = index.side("images").changes
-        assert index.side("images").changes is first
+        first = index.collection("images").changes
+        assert index.collection("images").changes is first
         writer.delete("images", ["d"])
-        second = index.side("images").changes
+        second = index.collection("images").changes
         assert second is not first
         # What was in memory is there still: an addition does not move it.
         assert np.shares_memory(first.embeddings, second.embeddings)
@@ -117,7 +117,7 @@ def test_a_damaged_database_is_named(
         open_index(root, checkpoint=checkpoint) as index,
         pytest.raises(IndexCorruptError, match="cannot be read") as caught,
     ):
-        index.side("images")
+        index.collection("images")
     assert caught.value.file == path
 
 
@@ -128,7 +128,7 @@ def test_a_medium_that_is_mounted_for_reading_is_read_without_a_trace(
         writer.add("images", made_up(["d"]), "error")
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     with open_index(root, checkpoint=checkpoint) as index:
-        assert dict(index.side("images").items.ids()).keys() == set("abcd")
+        assert dict(index.collection("images").items.ids()).keys() == set("abcd")
         assert [path.name for path in (root / "changes" / "000001").iterdir()] == ["images.sqlite"]
 
 
@@ -139,13 +139,13 @@ def test_changes_are_noticed_where_nothing_can_be_written(
         writer.add("images", made_up(["d"]), "error")
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     with open_index(root, checkpoint=checkpoint) as index:
-        first = index.side("images")
-        assert index.side("images").changes is first.changes
+        first = index.collection("images")
+        assert index.collection("images").changes is first.changes
         for new in ("e", "f"):
             with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
                 writer.add("images", made_up([new]), "error")
         writer.delete("images", ["d"])
-        second = index.side("images")
+        second = index.collection("images")
         assert {item_id for item_id, _ in second.items.ids()} == set("abcef")
         assert second.items.by_rows([4, 5])[0].id == "e"
         assert first.items.by_rows([3])[0].id == "d"
@@ -157,7 +157,7 @@ def count_as_another_user(index: SearchIndex, pipe: Connection) -> None:
     os.setuid(65534)
     while pipe.recv():
         try:
-            pipe.send({item_id for item_id, _ in index.side("images").items.ids()})
+            pipe.send({item_id for item_id, _ in index.collection("images").items.ids()})
         except IndexCorruptError as error:
             pipe.send(str(error))
 
@@ -217,9 +217,9 @@ def test_another_process_sees_each_call_whole_and_soon(
         process.start()
         counts = [3]
         while process.is_alive():
-            counts.append(index.side("images").count)
+            counts.append(index.collection("images").count)
         process.join()
-        counts.append(index.side("images").count)
+        counts.append(index.collection("images").count)
     assert process.exitcode == 0
     assert counts == sorted(counts)
     assert set(counts) <= {3 + 3 * n for n in range(31)}
@@ -284,7 +284,7 @@ def test_a_removed_row_that_never_was_is_refused(
         open_index(root, checkpoint=checkpoint) as index,
         pytest.raises(IndexCorruptError, match="expected removed rows from 0 to 3"),
     ):
-        index.side("images")
+        index.collection("images")
 
 
 def test_a_database_that_was_replaced_is_read_from_the_start(
@@ -298,16 +298,16 @@ def test_a_database_that_was_replaced_is_read_from_the_start(
         backup = Path(shutil.copytree(root / "changes", tmp_path / "backup"))
         writer.add("images", made_up(["e", "f"]), "error")
         writer.delete("images", ["a"])
-        before = index.side("images")
+        before = index.collection("images")
         assert dict(before.items.ids()) == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
         for kept in (True, False):
             (root / "changes").rename(tmp_path / f"moved {kept}")
             if kept:
                 shutil.copytree(backup, root / "changes")
             known = {"a": 0, "b": 1, "c": 2} | ({"d": 3} if kept else {})
-            assert dict(index.side("images").items.ids()) == known
+            assert dict(index.collection("images").items.ids()) == known
             writer.add("images", made_up([f"g {kept}"]), "error")
-            assert f"g {kept}" in dict(index.side("images").items.ids())
+            assert f"g {kept}" in dict(index.collection("images").items.ids())
         # What began before goes on with what it began with.
         assert dict(before.items.ids()) == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
         assert before.count == 5

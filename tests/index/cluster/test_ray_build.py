@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.cluster.pool import WorkerSettings
 from aladin_index.cluster.ray_encoding import connected, ray_encoding
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -113,7 +113,7 @@ def test_a_node_is_killed_half_way_and_the_index_is_the_same(
     assert watch.notes["lost"] == 1
     assert watch.notes["workers"] == 1
     assert report.counts == {"images": 39, "texts": 16}
-    assert [entry.id for entry in report.left_out] == ["05"]
+    assert [entry.id for entry in report.skipped] == ["05"]
     assert content(tmp_path) == alone
     nodes.add(cpus=1)
 

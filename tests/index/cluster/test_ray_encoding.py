@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from aladin_index.build.builder import BuildReport, build_index
+from aladin_index.building.builder import BuildReport, build_index
 from aladin_index.cluster import worker
 from aladin_index.cluster.pool import WorkerSettings
 from aladin_index.cluster.ray_encoding import ray_encoding
@@ -85,7 +85,7 @@ def test_an_index_of_many_nodes_is_that_of_one_machine(
     report = build(tmp_path / "nodes", fake_ray, progress)
     assert content(tmp_path / "nodes") == content(alone)
     assert report.counts == {"images": 23, "texts": 16}
-    assert [entry.id for entry in report.left_out] == ["gone"]
+    assert [entry.id for entry in report.skipped] == ["gone"]
     assert len(fake_ray.encoded_by) == 6 + 4
     assert set(fake_ray.encoded_by) == {0, 1}
     assert sorted(fake_ray.killed) == [0, 1]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from packaging.version import Version
 
-from aladin_index.build.shards import ShardFormat, shard_files, write_shard
+from aladin_index.building.shards import ShardFormat, shard_files, write_shard
 from aladin_index.cluster.worker import (
     ShardOrder,
     ShardWorker,

@@ -14,7 +14,7 @@ from aladin_index.items.selection import Selection
 from aladin_index.search.live_collection import StoredCollection
 from tests.index.devices.fake_faiss_card import FakeFaissCard
 
-MakeSide = Callable[..., StoredCollection]
+MakeCollection = Callable[..., StoredCollection]
 
 
 def unit_vectors(count: int, dim: int = 16) -> np.ndarray:
@@ -22,11 +22,11 @@ def unit_vectors(count: int, dim: int = 16) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def on_a_card(side: StoredCollection) -> tuple[FakeFaissCard, FaissCard, GpuAnn]:
-    """Copy a side to a card; the test closes the card."""
+def on_a_card(collection: StoredCollection) -> tuple[FakeFaissCard, FaissCard, GpuAnn]:
+    """Copy a collection to a card; the test closes the card."""
     library = FakeFaissCard()
     card = FaissCard(library)
-    return library, card, GpuAnn(card, side.ann, side.embeddings)
+    return library, card, GpuAnn(card, collection.ann, collection.embeddings)
 
 
 def test_faiss_for_processors_is_refused_with_the_reason() -> None:
@@ -42,10 +42,14 @@ def test_a_machine_without_cards_is_refused_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("factory", ["Flat", "HNSW16,Flat"])
-def test_plain_vectors_and_graphs_are_searched_exactly(factory: str, make_side: MakeSide) -> None:
+def test_plain_vectors_and_graphs_are_searched_exactly(
+    factory: str, make_collection: MakeCollection
+) -> None:
     vectors = unit_vectors(3000)
-    side = make_side(vectors, factory=factory, search_width=32 if "HNSW" in factory else None)
-    _, card, engine = on_a_card(side)
+    collection = make_collection(
+        vectors, factory=factory, search_width=32 if "HNSW" in factory else None
+    )
+    _, card, engine = on_a_card(collection)
     for query in unit_vectors(3010)[3000:]:
         found = engine.search(query, 50)
         nearest, _ = exact_search(vectors, query, 50)
@@ -54,22 +58,22 @@ def test_plain_vectors_and_graphs_are_searched_exactly(factory: str, make_side: 
     card.close()
 
 
-def test_inverted_lists_are_copied_with_their_width(make_side: MakeSide) -> None:
+def test_inverted_lists_are_copied_with_their_width(make_collection: MakeCollection) -> None:
     vectors = unit_vectors(3000)
-    side = make_side(vectors, factory="IVF20,Flat", search_width=5)
-    library, card, engine = on_a_card(side)
+    collection = make_collection(vectors, factory="IVF20,Flat", search_width=5)
+    library, card, engine = on_a_card(collection)
     assert library.copies[0].nprobe == 5
     query = vectors[17]
-    assert set(side.ann.search(query, 50)) <= set(engine.search(query, 50))
+    assert set(collection.ann.search(query, 50)) <= set(engine.search(query, 50))
     # Not the ANN's own index was set: it is searched with its parameters per call.
-    assert side.ann.faiss_index.nprobe == 1
+    assert collection.ann.faiss_index.nprobe == 1
     card.close()
 
 
-def test_one_thread_searches_whoever_asks(make_side: MakeSide) -> None:
+def test_one_thread_searches_whoever_asks(make_collection: MakeCollection) -> None:
     vectors = unit_vectors(500)
-    side = make_side(vectors)
-    library, card, engine = on_a_card(side)
+    collection = make_collection(vectors)
+    library, card, engine = on_a_card(collection)
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(lambda row: engine.search(vectors[row], 5), range(100)))
     assert all(row in rows for row, rows in enumerate(found))
@@ -77,10 +81,10 @@ def test_one_thread_searches_whoever_asks(make_side: MakeSide) -> None:
     card.close()
 
 
-def test_filters_and_long_lists_go_to_the_processor(make_side: MakeSide) -> None:
+def test_filters_and_long_lists_go_to_the_processor(make_collection: MakeCollection) -> None:
     vectors = unit_vectors(4000)
-    side = make_side(vectors)
-    library, card, engine = on_a_card(side)
+    collection = make_collection(vectors)
+    library, card, engine = on_a_card(collection)
     mask = np.zeros(4000, dtype=bool)
     mask[::7] = True
     found = engine.search(vectors[3], 20, Selection.of_mask(mask))
@@ -92,10 +96,10 @@ def test_filters_and_long_lists_go_to_the_processor(make_side: MakeSide) -> None
     card.close()
 
 
-def test_a_failing_card_says_so_to_everyone(make_side: MakeSide) -> None:
+def test_a_failing_card_says_so_to_everyone(make_collection: MakeCollection) -> None:
     vectors = unit_vectors(300)
-    side = make_side(vectors)
-    library, card, engine = on_a_card(side)
+    collection = make_collection(vectors)
+    library, card, engine = on_a_card(collection)
     library.copies[0].fails_at = 1
     for _ in range(2):
         with pytest.raises(OwnerFailedError, match="illegal memory access"):
@@ -104,9 +108,9 @@ def test_a_failing_card_says_so_to_everyone(make_side: MakeSide) -> None:
     card.close()
 
 
-def test_the_owner_frees_the_copy(make_side: MakeSide) -> None:
-    side = make_side(unit_vectors(300))
-    _, card, engine = on_a_card(side)
+def test_the_owner_frees_the_copy(make_collection: MakeCollection) -> None:
+    collection = make_collection(unit_vectors(300))
+    _, card, engine = on_a_card(collection)
     box = engine._on_card
     del engine
     gc.collect()

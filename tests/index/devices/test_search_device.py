@@ -22,7 +22,7 @@ from aladin_index.tokens.maxsim import TokenAlignment
 from tests.index.devices.fake_faiss_card import FakeFaissCard
 from tests.index.searching import run_search
 
-MakeSide = Callable[..., StoredCollection]
+MakeCollection = Callable[..., StoredCollection]
 # Nothing is put on it here: the library that stands for FAISS has the only card.
 CARD = "cuda:0"
 
@@ -45,32 +45,32 @@ def unit_vectors(count: int, dim: int = 16) -> np.ndarray:
 
 @pytest.mark.usefixtures("no_card")
 def test_auto_without_a_card_is_the_processor_without_a_word(
-    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+    warnings: pytest.LogCaptureFixture, make_collection: MakeCollection
 ) -> None:
     device = SearchDevice.choose("auto")
-    side = make_side(unit_vectors(50))
+    collection = make_collection(unit_vectors(50))
     assert device.device == "cpu"
-    assert device.place(side) is side
+    assert device.place(collection) is collection
     assert warnings.messages == []
 
 
 @pytest.mark.usefixtures("no_card")
 @pytest.mark.parametrize("first_stage", ["faiss", "torch"])
 def test_cuda_without_a_card_is_the_processor_with_one_warning(
-    first_stage: str, warnings: pytest.LogCaptureFixture, make_side: MakeSide
+    first_stage: str, warnings: pytest.LogCaptureFixture, make_collection: MakeCollection
 ) -> None:
     device = SearchDevice.choose("cuda", first_stage)  # type: ignore[arg-type]
-    sides = [make_side(unit_vectors(50)), make_side(unit_vectors(60))]
-    assert [device.place(side) is side for side in sides] == [True, True]
+    collections = [make_collection(unit_vectors(50)), make_collection(unit_vectors(60))]
+    assert [device.place(collection) is collection for collection in collections] == [True, True]
     assert warnings.messages == ["searching on the CPU: torch finds no CUDA device"]
 
 
 def test_a_wheel_without_cards_is_left_with_one_warning(
-    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+    warnings: pytest.LogCaptureFixture, make_collection: MakeCollection
 ) -> None:
     device = SearchDevice(CARD, library=object())
-    sides = [make_side(unit_vectors(50)), make_side(unit_vectors(60))]
-    assert [device.place(side) is side for side in sides] == [True, True]
+    collections = [make_collection(unit_vectors(50)), make_collection(unit_vectors(60))]
+    assert [device.place(collection) is collection for collection in collections] == [True, True]
     assert warnings.messages == [
         "searching on the CPU: this FAISS was built without support for cards (faiss-cpu)"
     ]
@@ -78,24 +78,26 @@ def test_a_wheel_without_cards_is_left_with_one_warning(
 
 
 def test_a_card_that_finds_the_wrong_items_is_left_with_one_warning(
-    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+    warnings: pytest.LogCaptureFixture, make_collection: MakeCollection
 ) -> None:
     library = FakeFaissCard()
     library.wrong = True
     device = SearchDevice(CARD, library=library)
-    side = make_side(unit_vectors(500))
-    assert device.place(side) is side
+    collection = make_collection(unit_vectors(500))
+    assert device.place(collection) is collection
     (message,) = warnings.messages
     assert "of the 100 items that the processor finds" in message
     device.close()
 
 
-def test_a_proven_card_searches(warnings: pytest.LogCaptureFixture, make_side: MakeSide) -> None:
+def test_a_proven_card_searches(
+    warnings: pytest.LogCaptureFixture, make_collection: MakeCollection
+) -> None:
     library = FakeFaissCard()
     device = SearchDevice(CARD, library=library)
     vectors = unit_vectors(3000)
-    side = make_side(vectors, factory="HNSW16,Flat", search_width=64)
-    placed = device.place(side)
+    collection = make_collection(vectors, factory="HNSW16,Flat", search_width=64)
+    placed = device.place(collection)
     proven = library.copies[0].searches
     assert proven > 0
     query = unit_vectors(3001)[3000]
@@ -109,12 +111,12 @@ def test_a_proven_card_searches(warnings: pytest.LogCaptureFixture, make_side: M
 
 
 def test_a_card_that_fails_while_searching_is_left_with_one_warning_and_no_query_is_lost(
-    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+    warnings: pytest.LogCaptureFixture, make_collection: MakeCollection
 ) -> None:
     library = FakeFaissCard()
     device = SearchDevice(CARD, library=library)
     vectors = unit_vectors(3000)
-    placed = device.place(make_side(vectors))
+    placed = device.place(make_collection(vectors))
     library.copies[0].fails_at = library.copies[0].searches + 5
     queries = vectors[:60]
     with ThreadPoolExecutor(4) as pool:
@@ -127,17 +129,17 @@ def test_a_card_that_fails_while_searching_is_left_with_one_warning_and_no_query
 
 
 def test_a_second_stage_that_fails_is_left_with_one_warning(
-    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+    warnings: pytest.LogCaptureFixture, make_collection: MakeCollection
 ) -> None:
     tokens = [unit_vectors(3, 8) for _ in range(20)]
-    side = make_side(unit_vectors(20), tokens)
-    spare = TokenAlignment(side.tokens)
+    collection = make_collection(unit_vectors(20), tokens)
+    spare = TokenAlignment(collection.tokens)
 
     class Failing(TorchAlignment):
         def align(self, *_: object) -> np.ndarray:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    failing = Failing(side.tokens, torch.device("cpu"), 0)
+    failing = Failing(collection.tokens, torch.device("cpu"), 0)
     health = DeviceHealth()
     guarded = GuardedSecondStage(failing, spare, health)
     query, rows = unit_vectors(4, 8), np.arange(20)
@@ -175,27 +177,30 @@ def test_exact_search_in_torch_answers_as_the_index_does(
 @pytest.mark.parametrize("first_stage", ["faiss", "torch"])
 @pytest.mark.parametrize("factory", ["Flat", "IVF16,SQ8", "HNSW16,Flat"])
 def test_a_real_card_answers_as_the_processor_does(
-    first_stage: str, factory: str, warnings: pytest.LogCaptureFixture, make_side: MakeSide
+    first_stage: str,
+    factory: str,
+    warnings: pytest.LogCaptureFixture,
+    make_collection: MakeCollection,
 ) -> None:
     device = SearchDevice.choose("cuda", first_stage)  # type: ignore[arg-type]
     vectors = unit_vectors(20_000, 64)
     tokens = [unit_vectors(5, 32)] * 20_000
     width = None if factory == "Flat" else 16 if "IVF" in factory else 512
-    side = make_side(vectors, tokens, factory=factory, search_width=width, dtype="int8")
-    placed = device.place(side)
-    assert placed is not side
+    collection = make_collection(vectors, tokens, factory=factory, search_width=width, dtype="int8")
+    placed = device.place(collection)
+    assert placed is not collection
     assert warnings.messages == []
     query = unit_vectors(7, 32)
     for embedding in unit_vectors(20_010, 64)[20_000:]:
         rows, scores = placed.candidates(embedding, 100)
-        expected, _ = side.candidates(embedding, 100)
+        expected, _ = collection.candidates(embedding, 100)
         if first_stage == "torch":  # exact, whatever the index has stored
             expected = np.argsort(-(vectors @ embedding), kind="stable")[:100]
         assert len(np.intersect1d(rows, expected)) >= 98
         np.testing.assert_allclose(scores, vectors[rows] @ embedding, atol=1e-6)
         np.testing.assert_allclose(
             placed.second_stage.align(query, "text", rows),
-            side.second_stage.align(query, "text", rows),
+            collection.second_stage.align(query, "text", rows),
             atol=0.02,
         )
     device.close()

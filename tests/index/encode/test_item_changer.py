@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes import writable
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import AddSettings, add_items, check_new
@@ -70,7 +70,7 @@ def test_half_built_and_half_added_is_as_good_as_built(
     model, settings = half.checkpoint.model, AddSettings(batch_size=4)
     progress = Recorder()
     counts = add_items(writer, model, "images", images[12:], settings, progress)
-    assert (counts.added, counts.replaced, counts.skipped, counts.left_out) == (11, 0, 0, [])
+    assert (counts.added, counts.replaced, counts.kept, counts.skipped) == (11, 0, 0, [])
     assert progress.advanced == 11
     assert add_items(writer, model, "texts", iter(texts[8:]), settings).added == 8
     one, other = TwoStageSearcher(half), TwoStageSearcher(search_index)
@@ -117,12 +117,12 @@ def test_what_was_cut_short_is_gone_on_with(
 
     with pytest.raises(InputError, match="broken here"):
         add_items(writer, model, "images", cut(), AddSettings(batch_size=1))
-    done = half.side("images").count
+    done = half.collection("images").count
     assert 12 < done < 20  # what was being read ahead is not there
     settings = AddSettings(batch_size=3, on_duplicate="skip")
     counts = add_items(writer, model, "images", images[10:], settings)
-    assert (counts.added, counts.skipped) == (23 - done, done - 10)
-    assert half.side("images").count == 23
+    assert (counts.added, counts.kept) == (23 - done, done - 10)
+    assert half.collection("images").count == 23
 
 
 def test_ids_that_repeat_in_a_source(
@@ -132,8 +132,8 @@ def test_ids_that_repeat_in_a_source(
     twice = [texts[9], replace(texts[9], text="star"), replace(texts[0], text="green grass")]
     for mode, expected in (("skip", (1, 0, 2)), ("replace", (0, 3, 0))):
         counts = add_items(writer, model, "texts", twice, AddSettings(on_duplicate=mode))
-        assert (counts.added, counts.replaced, counts.skipped) == expected
-    items = half.side("texts").items
+        assert (counts.added, counts.replaced, counts.kept) == expected
+    items = half.collection("texts").items
     assert [items.by_id(item_id).text for item_id in ("text 9", "text 0")] == [
         "star",
         "green grass",
@@ -149,10 +149,12 @@ def test_photos_that_cannot_be_used_are_left_out(
     settings = AddSettings(batch_size=2)
     counts = add_items(writer, half.checkpoint.model, "images", mixed, settings)
     assert counts.added == 2
-    assert [entry.id for entry in counts.left_out] == ["bad 0", "bad 1", "bad 2"]
-    added = half.side("images").items.by_id("photo 14")
+    assert [entry.id for entry in counts.skipped] == ["bad 0", "bad 1", "bad 2"]
+    added = half.collection("images").items.by_id("photo 14")
     assert (added.row, added.path) == (13, str(images[14].path))
-    np.testing.assert_allclose(np.linalg.norm(half.side("images").embedding(13)), 1, atol=1e-5)
+    np.testing.assert_allclose(
+        np.linalg.norm(half.collection("images").embedding(13)), 1, atol=1e-5
+    )
 
 
 def test_all_ids_are_looked_at_before_the_first_is_added(
@@ -164,13 +166,13 @@ def test_all_ids_are_looked_at_before_the_first_is_added(
     twice = [images[12], images[12]]
     with pytest.raises(InputError, match=r"id 'photo 12' repeats, item 2 \('.*'\) after item 1$"):
         check_new(writer, "images", twice, AddSettings(strict=True))
-    assert half.side("images").changes is None
+    assert half.collection("images").changes is None
     check_new(writer, "images", twice, AddSettings())
     counts = add_items(writer, half.checkpoint.model, "images", twice, AddSettings(batch_size=1))
     assert counts.added == 1
-    (left_out,) = counts.left_out
-    assert left_out.id == "photo 12"
-    assert "id 'photo 12' repeats, item 2" in left_out.reason
+    (skipped,) = counts.skipped
+    assert skipped.id == "photo 12"
+    assert "id 'photo 12' repeats, item 2" in skipped.reason
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_items_come_in_order_with_those_that_cannot_be_used(
     ]
     usable = [row for row in range(3, 22) if row % 5]
     assert [each.row for batch in batches for each in batch.usable] == usable
-    assert [each.id for batch in batches for each in batch.left_out] == [
+    assert [each.id for batch in batches for each in batch.skipped] == [
         f"number {row}" for row in range(5, 22, 5)
     ]
     found: list[tuple[int, int]] = []

@@ -22,16 +22,16 @@ class MemoryServer:
     """What all clients of one engine see.
 
     Attributes:
-        sides: the items of each side of each generation, by their ids.
+        collections: the items of each collection of each generation, by their ids.
         records: of each generation.
-        opened: sides that were indexed.
+        opened: collections that were indexed.
         live: the generation that the name stands for.
         widths: of searches, the last of which were given; empty: they compare with every item.
         down: names of the methods that find no server; "*": all.
         calls: names of the methods that were called, in order.
     """
 
-    sides: dict[tuple[int, Target], Collection] = field(default_factory=dict)
+    collections: dict[tuple[int, Target], Collection] = field(default_factory=dict)
     records: dict[int, dict[str, bytes]] = field(default_factory=dict)
     opened: set[tuple[int, Target]] = field(default_factory=set)
     live: int | None = None
@@ -52,7 +52,7 @@ class MemoryEngine:
 
     def generations(self) -> list[int]:
         self._call("generations")
-        return sorted({*self.server.records, *(number for number, _ in self.server.sides)})
+        return sorted({*self.server.records, *(number for number, _ in self.server.collections)})
 
     def live_generation(self) -> int | None:
         self._call("live_generation")
@@ -67,8 +67,8 @@ class MemoryEngine:
         if generation == self.server.live:
             raise EngineError(self.kind, f"generation {generation} is live")
         self.server.records.pop(generation, None)
-        for key in [key for key in self.server.sides if key[0] == generation]:
-            del self.server.sides[key]
+        for key in [key for key in self.server.collections if key[0] == generation]:
+            del self.server.collections[key]
 
     def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
         self._call("write_record")
@@ -82,7 +82,7 @@ class MemoryEngine:
     def create_collection(self, generation: int, target: Target, schema: CollectionSchema) -> None:
         self._call("create_collection")
         assert schema.count >= 0
-        self.server.sides.setdefault((generation, target), {})
+        self.server.collections.setdefault((generation, target), {})
 
     def open_collection(self, generation: int, target: Target) -> None:
         self._call("open_collection")
@@ -93,20 +93,20 @@ class MemoryEngine:
         for entry in entries:
             assert entry.embedding is not None
             assert entry.tokens is not None
-            self._side(generation, target)[entry.item.id] = entry
+            self._collection(generation, target)[entry.item.id] = entry
 
     def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
         self._call("delete")
         for item_id in ids:
-            self._side(generation, target).pop(item_id, None)
+            self._collection(generation, target).pop(item_id, None)
 
     def count(self, generation: int, target: Target) -> int:
         self._call("count")
-        return len(self._side(generation, target))
+        return len(self._collection(generation, target))
 
     def first_stage(self, generation: int, target: Target) -> EngineFirstStage:
         self._call("first_stage")
-        assert (generation, target) in self.server.sides
+        assert (generation, target) in self.server.collections
         return EngineFirstStage("graph" if self.server.widths else "flat", self.server.widths)
 
     def search(self, query: EngineQuery) -> list[FoundItem]:
@@ -114,7 +114,7 @@ class MemoryEngine:
         assert (query.generation, query.target) in self.server.opened
         assert query.count <= self.max_results
         found: list[FoundItem] = []
-        for entry in self._side(query.generation, query.target).values():
+        for entry in self._collection(query.generation, query.target).values():
             if query.filter is None or passes(filter_fields(entry.item.metadata), query.filter):
                 assert entry.embedding is not None
                 match = float(entry.embedding @ query.embedding)
@@ -140,15 +140,15 @@ class MemoryEngine:
         with_tokens: bool = False,
     ) -> list[EngineItem]:
         self._call("fetch_tokens" if with_tokens else "fetch")
-        side = self._side(generation, target)
+        collection = self._collection(generation, target)
         return [
             EngineItem(
-                side[item_id].item,
-                side[item_id].embedding if with_embeddings else None,
-                side[item_id].tokens if with_tokens else None,
+                collection[item_id].item,
+                collection[item_id].embedding if with_embeddings else None,
+                collection[item_id].tokens if with_tokens else None,
             )
             for item_id in reversed(ids)
-            if item_id in side
+            if item_id in collection
         ]
 
     def check_health(self) -> None:
@@ -157,10 +157,10 @@ class MemoryEngine:
     def close(self) -> None:
         self.closed = True
 
-    def _side(self, generation: int, target: Target) -> Collection:
-        if (generation, target) not in self.server.sides:
+    def _collection(self, generation: int, target: Target) -> Collection:
+        if (generation, target) not in self.server.collections:
             raise EngineError(self.kind, f"no {target} of generation {generation}")
-        return self.server.sides[generation, target]
+        return self.server.collections[generation, target]
 
     def _call(self, name: str) -> None:
         self.server.calls.append(name)

@@ -127,19 +127,19 @@ def test_what_is_removed_after_it_was_found_is_found_whole(
 ) -> None:
     photo, modality = searcher.stored_query("photo 3")[:2]
     tokens = photo.item_tokens(0)
-    side, files = remote.side("texts"), searcher.index.side("texts")
+    collection, files = remote.collection("texts"), searcher.index.collection("texts")
     second_stage = SecondStageQuery(tokens, modality)
-    rows = side.order(photo.embedding[0], 4, 4, second_stage).rows
-    server.sides[1, "texts"].clear()
+    rows = collection.order(photo.embedding[0], 4, 4, second_stage).rows
+    server.collections[1, "texts"].clear()
     server.calls.clear()
-    assert side.lengths(rows).tolist() == files.lengths(rows).tolist()
-    assert side.align(tokens, modality, rows).tolist() == (
+    assert collection.lengths(rows).tolist() == files.lengths(rows).tolist()
+    assert collection.align(tokens, modality, rows).tolist() == (
         files.align(tokens, modality, rows).tolist()
     )
     assert server.calls == []
 
 
-def test_an_item_becomes_a_query_in_one_call_for_a_side(
+def test_an_item_becomes_a_query_in_one_call_for_a_collection(
     remote: EngineIndex, server: MemoryServer, searcher: TwoStageSearcher
 ) -> None:
     for item_id, calls in (("photo 3", 1), ("text 4", 2)):
@@ -176,20 +176,20 @@ def test_what_is_removed_or_replaced_before_its_tokens_are_asked_for_scores_noth
     remote: EngineIndex, server: MemoryServer, searcher: TwoStageSearcher
 ) -> None:
     photo = searcher.stored_query("photo 3").encoding
-    side = remote.side("texts")
-    rows = side.order(photo.embedding[0], 4, 4).rows
-    removed, replaced, *_ = (item.id for item in side.items.by_rows(rows.tolist()))
-    stored = server.sides[1, "texts"]
+    collection = remote.collection("texts")
+    rows = collection.order(photo.embedding[0], 4, 4).rows
+    removed, replaced, *_ = (item.id for item in collection.items.by_rows(rows.tolist()))
+    stored = server.collections[1, "texts"]
     del stored[removed]
     newer = stored[replaced].item._replace(row=99, text="newer")
     stored[replaced] = stored[replaced]._replace(item=newer)
-    scores = side.align(photo.item_tokens(0), "image", rows)
+    scores = collection.align(photo.item_tokens(0), "image", rows)
     assert scores[:2].tolist() == [0, 0]
     assert np.all(scores[2:] != 0)
-    assert side.lengths(rows).tolist()[:2] == [0, 0]
-    assert side.items.by_rows(rows[1:2].tolist())[0].text != "newer"
-    assert not side.embedding(int(rows[0])).any()
-    assert not side.embedding(int(rows[1])).any()
+    assert collection.lengths(rows).tolist()[:2] == [0, 0]
+    assert collection.items.by_rows(rows[1:2].tolist())[0].text != "newer"
+    assert not collection.embedding(int(rows[0])).any()
+    assert not collection.embedding(int(rows[1])).any()
 
 
 def test_no_more_is_asked_for_than_one_search_finds(remote: EngineIndex, query: Encoding) -> None:
@@ -220,10 +220,10 @@ def test_a_longer_order_begins_with_a_shorter_one_where_searches_are_not_exact(
 
     monkeypatch.setattr(remote.client, "search", search)
     embedding = query.embedding[0]
-    longest = remote.side("images").order(embedding, 17, 3)
+    longest = remote.collection("images").order(embedding, 17, 3)
     assert len(longest.rows) == len(set(longest.rows.tolist())) == 17
     for count in range(17):
-        rows, match, candidates, *_ = remote.side("images").order(embedding, count, 3)
+        rows, match, candidates, *_ = remote.collection("images").order(embedding, count, 3)
         assert candidates == 3
         assert rows.tolist() == longest.rows[:count].tolist()
         assert match.tolist() == longest.match[:count].tolist()

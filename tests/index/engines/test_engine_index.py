@@ -38,7 +38,7 @@ def test_the_live_generation_is_opened_and_stays(
         assert index.checkpoint.model_id == search_index.checkpoint.model_id
         push(published)
         assert index.generation == 1
-        assert index.side("images").count == 23
+        assert index.collection("images").count == 23
         with open_engine_index(tmp_path / "remote", MemoryEngine(server)) as newer:
             assert newer.generation == 2
         index.check_health()
@@ -48,7 +48,7 @@ def test_the_live_generation_is_opened_and_stays(
     assert client.closed
 
 
-def test_a_side_that_was_not_pushed_is_refused(
+def test_a_collection_that_was_not_pushed_is_refused(
     push: Push,
     server: MemoryServer,
     made_up: Callable[..., NewItems],
@@ -61,7 +61,7 @@ def test_a_side_that_was_not_pushed_is_refused(
         open_engine_index(tmp_path / "remote", MemoryEngine(server)) as index,
         pytest.raises(NoSuchTargetError, match="no texts, only images"),
     ):
-        index.side("texts")
+        index.collection("texts")
 
 
 @pytest.mark.parametrize("problem", ["nothing", "unfinished", "gone", "model", "cut", "down"])
@@ -148,5 +148,5 @@ def test_what_is_told_of_an_index(
     EngineWriter(folder, client, model_id).add("images", made_up(["x"]), "error")
     told = describe_engine_index(folder, LOCATION, client)
     assert (told.counts, told.changed) == ({"images": 24, "texts": 16}, True)
-    assert told.sides["images"].count == 23
-    assert np.isclose(told.sides["images"].ann.recall, 1)
+    assert told.collections["images"].count == 23
+    assert np.isclose(told.collections["images"].ann.recall, 1)

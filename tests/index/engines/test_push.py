@@ -52,8 +52,10 @@ def model_id(manifest: Manifest) -> str:
 def assert_all_there(server: MemoryServer, generation: int, index: SearchIndex) -> None:
     """Compare what is in an engine with the files, item by item and byte by byte."""
     for target in TARGETS:
-        stored = server.sides[generation, target]
-        expected = [each for part in live_parts(index.side(target), 7) for each in entries_of(part)]
+        stored = server.collections[generation, target]
+        expected = [
+            each for part in live_parts(index.collection(target), 7) for each in entries_of(part)
+        ]
         assert sorted(stored) == sorted(each.item.id for each in expected)
         for each in expected:
             found = stored[each.item.id]
@@ -79,7 +81,7 @@ def test_all_that_is_live_is_in_the_engine_under_its_rows(
         generation=1,
         counts={"images": 23, "texts": 16},
         resumed={"images": 0, "texts": 0},
-        # Each side is asked with items of the other.
+        # Each collection is asked with items of the other.
         first_stages={
             "images": exact,
             "texts": replace(exact, recall_at=16, recall_queries=23),
@@ -94,7 +96,9 @@ def test_all_that_is_live_is_in_the_engine_under_its_rows(
     expected = search_index.manifest
     assert (manifest.model, manifest.targets) == (expected.model, expected.targets)
     assert manifest.files == {}
-    assert {target: side.ann for target, side in manifest.sides.items()} == report.first_stages
+    assert {
+        target: collection.ann for target, collection in manifest.collections.items()
+    } == report.first_stages
     assert location_of(tmp_path / "remote") == LOCATION
     assert load_checkpoint(tmp_path / "remote" / "model").model_id == expected.model.id
 
@@ -115,7 +119,7 @@ def test_items_that_were_added_and_removed_count(
         assert push(index_copy).counts == {"images": 23, "texts": 15}
         assert_all_there(server, 1, index)
     entry = read_generation(MemoryEngine(server), 1).manifest.images
-    stored = server.sides[1, "images"].values()
+    stored = server.collections[1, "images"].values()
     assert entry is not None
     assert entry.token_count == sum(each.tokens.count for each in stored if each.tokens)
     assert (tmp_path / "remote" / photo.path).read_bytes() == b"bytes of a photo"
@@ -140,9 +144,9 @@ def test_writers_round_tokens_as_the_build_does(
         here.add("images", new, "error")
     EngineWriter(tmp_path / "remote", MemoryEngine(server), model).add("images", new, "error")
     with open_index(tmp_path / "files") as index:
-        for part in live_parts(index.side("images")):
+        for part in live_parts(index.collection("images")):
             for each in entries_of(part):
-                stored = server.sides[1, "images"][each.item.id].tokens
+                stored = server.collections[1, "images"][each.item.id].tokens
                 for array, wanted in zip(stored or (), each.tokens or (), strict=True):
                     np.testing.assert_array_equal(array, wanted)
 
@@ -188,7 +192,7 @@ class CutEngine(MemoryEngine):
         super().upsert(generation, target, entries)
 
 
-# 23 photos and 16 texts in batches of 2; every eighth batch is noted, and the end of a side.
+# 23 photos and 16 texts in batches of 2; every eighth batch is noted, and the end of a collection.
 @pytest.mark.parametrize(("batches", "known"), [(7, 0), (8, 16), (19, 23)])
 def test_a_push_that_was_cut_goes_on_where_it_was(
     push: Push,
@@ -271,7 +275,7 @@ def test_changes_that_come_while_it_is_pushed_are_not_lost_unasked(
     with pytest.raises(InputError, match=r"generation 1 .*--discard-changes"):
         push_index(published, root, sharded, Changing(server), PushSettings())
     assert server.live == 1
-    assert "photo 1" not in server.sides[1, "images"]
+    assert "photo 1" not in server.collections[1, "images"]
     settings = PushSettings(discard_changes=True)
     assert push_index(published, root, sharded, MemoryEngine(server), settings).generation == 2
     assert server.live == 2
@@ -284,7 +288,7 @@ def test_an_engine_that_lost_an_item_is_not_searched(
         def open_collection(self, generation: int, target: Any) -> None:
             super().open_collection(generation, target)
             if target == "texts":
-                del self.server.sides[generation, target]["text 5"]
+                del self.server.collections[generation, target]["text 5"]
 
     with pytest.raises(EngineError, match="generation 1: expected 16 texts, got 15"):
         push_index(published, tmp_path / "remote", LOCATION, Losing(server), PushSettings())
@@ -321,8 +325,8 @@ def test_searches_look_as_far_as_is_needed(
     server.widths = (32,)
     client = MemoryEngine(server)
     with open_engine_index(tmp_path / "remote", client) as index:
-        query = np.eye(1, index.manifest.sides["images"].embedding_dim, dtype=np.float32)[0]
-        assert len(index.side("images").order(query, 23, 23).rows) == 23
+        query = np.eye(1, index.manifest.collections["images"].embedding_dim, dtype=np.float32)[0]
+        assert len(index.collection("images").order(query, 23, 23).rows) == 23
 
 
 def test_where_no_width_finds_enough_the_best_is_told(

@@ -59,7 +59,7 @@ def writer(pushed: Path, server: MemoryServer, checkpoint: Checkpoint) -> Engine
 
 
 def ids_of(server: MemoryServer) -> list[str]:
-    return list(server.sides[1, "images"])
+    return list(server.collections[1, "images"])
 
 
 def test_added_items_are_there_as_they_are_with_rows_above_all_others(
@@ -67,11 +67,11 @@ def test_added_items_are_there_as_they_are_with_rows_above_all_others(
 ) -> None:
     new = made_up(["x", "y"], city=["Pisa", "Lucca"])
     assert writer.add("images", new, "error") == AddReport(1, ["x", "y"], [], [])
-    side = server.sides[1, "images"]
+    collection = server.collections[1, "images"]
     codec = read_generation(MemoryEngine(server), 1).codecs["images"]
     start = 0
     for place, item_id in enumerate(["x", "y"]):
-        entry = side[item_id]
+        entry = collection[item_id]
         assert entry.item == new.items[place]._replace(row=entry.item.row)
         np.testing.assert_array_equal(entry.embedding, new.embeddings[place])
         end = start + int(new.lengths[place])
@@ -81,7 +81,7 @@ def test_added_items_are_there_as_they_are_with_rows_above_all_others(
             np.testing.assert_array_equal(stored, expected)
         start = end
     writer.add("images", made_up(["z"]), "error")
-    rows = [side[item_id].item.row for item_id in (*IDS, "x", "y", "z")]
+    rows = [collection[item_id].item.row for item_id in (*IDS, "x", "y", "z")]
     assert rows == sorted(set(rows))
     assert rows[3] == 3
     assert rows[-1] < 2**63
@@ -97,9 +97,9 @@ def test_an_id_that_is_there_is_refused_replaced_or_kept(
     assert "upsert" not in server.calls
 
     assert writer.add("images", new, "skip") == AddReport(1, ["x"], [], ["b"])
-    assert server.sides[1, "images"]["b"].item.text == "b 0"
+    assert server.collections[1, "images"]["b"].item.text == "b 0"
     assert writer.add("images", new, "replace") == AddReport(1, [], ["x", "b"], [])
-    assert server.sides[1, "images"]["b"].item.text == "b 1"
+    assert server.collections[1, "images"]["b"].item.text == "b 1"
 
 
 def test_of_an_id_that_comes_twice_the_first_is_kept_or_the_second_replaces_it(
@@ -115,10 +115,10 @@ def test_of_an_id_that_comes_twice_the_first_is_kept_or_the_second_replaces_it(
     with pytest.raises(DuplicateItemError):
         writer.add("images", both, "error")
     assert writer.add("images", both, "skip") == AddReport(1, ["x"], [], ["x"])
-    assert server.sides[1, "images"]["x"].item.text == "x 1"
+    assert server.collections[1, "images"]["x"].item.text == "x 1"
     writer.delete("images", ["x"])
     assert writer.add("images", both, "replace") == AddReport(1, ["x"], ["x"], [])
-    entry = server.sides[1, "images"]["x"]
+    entry = server.collections[1, "images"]["x"]
     assert entry.item.text == "x 2"
     assert entry.tokens is not None
     assert entry.tokens.count == other.lengths[0]
@@ -190,7 +190,7 @@ def test_a_new_generation_is_written_to_from_when_it_is_live(
     push(tmp_path / "files")
     assert writer.add("images", made_up(["x"]), "error").generation == 2
     assert ids_of(server) == IDS
-    assert "x" in server.sides[2, "images"]
+    assert "x" in server.collections[2, "images"]
 
 
 def test_nothing_is_written_where_nothing_is_live(server: MemoryServer, tmp_path: Path) -> None:
@@ -208,17 +208,17 @@ def test_items_that_were_added_elsewhere_with_the_same_row_are_both_found(
 ) -> None:
     new = made_up(["x", "y"])
     writer.add("images", new, "error")
-    side = server.sides[1, "images"]
-    same = side["x"].item.row
-    side["y"] = side["y"]._replace(item=side["y"].item._replace(row=same))
+    collection = server.collections[1, "images"]
+    same = collection["x"].item.row
+    collection["y"] = collection["y"]._replace(item=collection["y"].item._replace(row=same))
     with open_engine_index(pushed, MemoryEngine(server), checkpoint=checkpoint) as index:
         for query in new.embeddings:
-            found = index.side("images")
+            found = index.collection("images")
             rows = found.order(query, 6, 6).rows
             assert len(set(rows.tolist())) == 6
             items = found.items.by_rows(rows.tolist())
             assert {item.id for item in items} == {*IDS, "x", "y"}
-            expected = sorted(side.values(), key=lambda each: -float(each.embedding @ query))
+            expected = sorted(collection.values(), key=lambda each: -float(each.embedding @ query))
             assert [item.id for item in items] == [each.item.id for each in expected]
             lengths = [each.tokens.count for each in expected if each.tokens is not None]
             assert found.lengths(rows).tolist() == lengths
@@ -234,7 +234,7 @@ def test_rows_grow_however_the_clock_is_set(
     monkeypatch.setattr("time.time_ns", lambda: next(times))
     for item_id in "wxyz":
         writer.add("images", made_up([item_id]), "error")
-    rows = [server.sides[1, "images"][item_id].item.row for item_id in "wxyz"]
+    rows = [server.collections[1, "images"][item_id].item.row for item_id in "wxyz"]
     assert rows == sorted(set(rows))
 
 

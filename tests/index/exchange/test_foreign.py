@@ -27,7 +27,7 @@ UnitRows = Callable[..., np.ndarray]
 def items(index: Path, target: Target) -> list[StoredItem]:
     """All items of an index, by row."""
     with open_index(index) as opened:
-        return opened.side(target).items.by_rows(range(opened.side(target).count))
+        return opened.collection(target).items.by_rows(range(opened.collection(target).count))
 
 
 def test_clip_retrievals_own_output(
@@ -59,7 +59,7 @@ def test_clip_retrievals_own_output(
     index = tmp_path / "index"
     report = import_index(folder, tiny_checkpoint, index, BuildSettings(ann="exact"))
     assert report.counts == {"images": 5, "texts": 3}
-    assert report.left_out == [("b.jpg#0", "has no caption"), ("e.jpg#0", "has no caption")]
+    assert report.skipped == [("b.jpg#0", "has no caption"), ("e.jpg#0", "has no caption")]
     found = items(index, "images")
     assert [item.id for item in found] == ["/photos/a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg"]
     assert found[0].path == "/photos/a.jpg"
@@ -120,10 +120,10 @@ def test_tokens_of_a_users_own_program(
     )
     import_index(folder, tiny_checkpoint, tmp_path / "index")
     with open_index(tmp_path / "index") as opened:
-        side = opened.side("images")
-        assert [item.id for item in side.items.by_rows([0, 1, 2])] == ["x", "y", "z"]
-        np.testing.assert_array_equal(side.tokens(1), tokens[2:6].astype(np.float16))
-        assert side.entry.token_dtype == "float16"
+        collection = opened.collection("images")
+        assert [item.id for item in collection.items.by_rows([0, 1, 2])] == ["x", "y", "z"]
+        np.testing.assert_array_equal(collection.tokens(1), tokens[2:6].astype(np.float16))
+        assert collection.entry.token_dtype == "float16"
 
 
 def test_items_without_a_token_of_their_own(
@@ -138,8 +138,8 @@ def test_items_without_a_token_of_their_own(
     )
     import_index(folder, tiny_checkpoint, tmp_path / "index", token_dtype="4bit")
     with open_index(tmp_path / "index") as opened:
-        assert not opened.side("images").has_tokens
-        assert opened.side("images").entry.token_dtype == "float16"
+        assert not opened.collection("images").has_tokens
+        assert opened.collection("images").entry.token_dtype == "float16"
 
 
 def test_texts_of_their_own(

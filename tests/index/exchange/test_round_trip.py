@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.encode.item_changer import AddSettings, add_items, stored_form
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -37,14 +37,14 @@ from tests.index.searching import run_search
 TARGETS: tuple[Target, Target] = ("images", "texts")
 
 
-def contents(side: LiveCollection) -> dict[str, tuple[object, ...]]:
+def contents(collection: LiveCollection) -> dict[str, tuple[object, ...]]:
     """What is known of each live item, in the order of the rows."""
-    rows = sorted(side.items.ids(), key=lambda entry: entry[1])
+    rows = sorted(collection.items.ids(), key=lambda entry: entry[1])
     return {
         item_id: (
-            side.items.by_rows([row])[0]._replace(row=0),
-            side.embedding(row).tolist(),
-            side.tokens(row).tolist(),
+            collection.items.by_rows([row])[0]._replace(row=0),
+            collection.embedding(row).tolist(),
+            collection.tokens(row).tolist(),
         )
         for item_id, row in rows
     }
@@ -90,7 +90,7 @@ def test_the_folder_has_bounded_parts_that_add_up(tmp_path: Path, published: Pat
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert names == {"manifest.json", *manifest["files"]}
     with open_index(published) as index:
-        side = index.side("images")
+        collection = index.collection("images")
         assert index.images is not None
         parts = [np.load(out / f"img_emb/img_emb_{part}.npy") for part in range(3)]
         assert [len(part) for part in parts] == [10, 10, 3]
@@ -99,7 +99,7 @@ def test_the_folder_has_bounded_parts_that_add_up(tmp_path: Path, published: Pat
         tokens = [np.load(out / f"img_tokens/img_tokens_{part}.npy") for part in range(3)]
         assert [len(part) for part in tokens] == [part.sum() for part in lengths]
         first = tokens[1][: lengths[1][0]].astype(np.float32)
-        assert np.array_equal(first, side.tokens(10))
+        assert np.array_equal(first, collection.tokens(10))
     rows = read_table(out / "metadata" / "metadata_1.parquet").to_pylist()
     assert [row["image_path"] for row in rows] == [f"album/{n:02d}.png" for n in range(10, 20)]
     assert rows[1]["caption"] == "caption of 11"
@@ -126,7 +126,10 @@ def test_what_was_added_and_removed_counts(
     import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
     with open_index(index_copy) as before, open_index(tmp_path / "again") as after:
         for target in TARGETS:
-            expected, found = contents(before.side(target)), contents(after.side(target))
+            expected, found = (
+                contents(before.collection(target)),
+                contents(after.collection(target)),
+            )
             assert list(found) == list(expected)
             assert found == expected
 
@@ -155,7 +158,7 @@ def test_photos_that_were_uploaded_go_along(
     shutil.rmtree(index_copy)
     import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
     with open_index(tmp_path / "again") as index:
-        found = index.side("images").items.by_id("new")
+        found = index.collection("images").items.by_id("new")
     assert found is not None
     assert found.path == photo.path
     assert (tmp_path / "again" / photo.path).read_bytes() == images[0].path.read_bytes()
@@ -172,7 +175,7 @@ def test_searches_are_the_same_in_another_token_form(
     with torch.inference_mode():
         query = encode_texts(tiny.model, ["two dogs run on the green grass"])
     with open_index(published) as before, open_index(tmp_path / "again") as after:
-        assert after.side("images").entry.token_dtype == "int8"
+        assert after.collection("images").entry.token_dtype == "int8"
         hits = [
             run_search(TwoStageSearcher(index), query, "text", "images", k=23).hits
             for index in (before, after)
@@ -188,16 +191,16 @@ def test_searches_are_the_same_in_another_token_form(
 def test_another_token_form_is_rounded_as_a_build_does_it(
     tmp_path: Path, published: Path, tiny_checkpoint: Path, dtype: TokenDtype
 ) -> None:
-    """With what the other side asks, that is."""
+    """With what the other collection asks, that is."""
     export_index(published, tmp_path / "out")
     import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again", token_dtype=dtype)
     with open_index(published) as before, open_index(tmp_path / "again") as after:
         for target, other in (TARGETS, TARGETS[::-1]):
             tokens, asking = (
-                before.side(each).base.tokens.stored.values.astype(np.float32)
+                before.collection(each).base.tokens.stored.values.astype(np.float32)
                 for each in (target, other)
             )
-            stored = after.side(target).base.tokens.stored
+            stored = after.collection(target).base.tokens.stored
             expected = codec_for(dtype, [tokens], [asking]).pack(tokens)
             np.testing.assert_array_equal(stored.values, expected.values)
             plain = codec_for(dtype, [tokens]).pack(tokens)

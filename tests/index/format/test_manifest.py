@@ -39,7 +39,7 @@ MANIFEST_JSON = """{
   },
   "images": {
     "count": 7,
-    "left_out": 1,
+    "skipped": 1,
     "embedding_dim": 256,
     "token_dim": 128,
     "token_count": 343,
@@ -108,7 +108,7 @@ def example() -> Manifest:
         model=ModelEntry(id="abc", files={"config.json": FileEntry(bytes=2, sha256="1234")}),
         images=CollectionEntry(
             count=7,
-            left_out=1,
+            skipped=1,
             embedding_dim=256,
             token_dim=128,
             token_count=343,
@@ -146,7 +146,7 @@ def test_the_format_on_disk_is_this_and_reads_back(tmp_path: Path) -> None:
     assert read_manifest(tmp_path).targets == ["images"]
 
 
-def test_a_side_that_was_tuned_has_candidates_of_its_own() -> None:
+def test_a_collection_that_was_tuned_has_candidates_of_its_own() -> None:
     assert example().candidates("images") == 60
     assert example().candidates("texts") == 100
 

@@ -53,8 +53,10 @@ def writer(root: Path, checkpoint: Checkpoint) -> Iterator[ChangesWriter]:
 def held(root: Path, target: str = "images") -> dict[str, list[float]]:
     """Return the embedding of every item, by id."""
     with open_index(root) as index:
-        side = index.side(target)
-        return {item_id: side.embedding(row).tolist() for item_id, row in side.items.ids()}
+        collection = index.collection(target)
+        return {
+            item_id: collection.embedding(row).tolist() for item_id, row in collection.items.ids()
+        }
 
 
 def test_changes_are_folded_in_and_nothing_is_pending(
@@ -69,8 +71,10 @@ def test_changes_are_folded_in_and_nothing_is_pending(
     assert pending_changes(root) == {"images": (0, 0), "texts": (0, 0)}
     with open_index(root) as index:
         assert index.images.entry.count == 5
-        assert dict(index.side("images").items.ids()) == dict(zip("cdegb", range(5), strict=True))
-        assert index.side("images").items.by_id("b").metadata == {"n": 8}
+        assert dict(index.collection("images").items.ids()) == dict(
+            zip("cdegb", range(5), strict=True)
+        )
+        assert index.collection("images").items.by_id("b").metadata == {"n": 8}
     verify_index(root)
     assert compact_index(root).generation == 2  # nothing to do
 
@@ -83,8 +87,8 @@ def test_what_comes_meanwhile_is_carried_over(
     writer.delete("images", ["a"])
     write = compact_module.write_generation
 
-    def interrupted(root: Path, sides: dict, *rest: object, **options: object) -> int:
-        folded = sides["images"].parts
+    def interrupted(root: Path, collections: dict, *rest: object, **options: object) -> int:
+        folded = collections["images"].parts
 
         def parts() -> Iterator[object]:
             yield from folded
@@ -93,10 +97,10 @@ def test_what_comes_meanwhile_is_carried_over(
             writer.delete("images", ["c", "h", "j"])  # of the generation, folded in, new
             writer.add("texts", made_up(["u"]), "error")
 
-        sides["images"] = compact_module.CollectionSource(
-            **{**vars(sides["images"]), "parts": parts()}
+        collections["images"] = compact_module.CollectionSource(
+            **{**vars(collections["images"]), "parts": parts()}
         )
-        return write(root, sides, *rest, **options)  # type: ignore[arg-type]
+        return write(root, collections, *rest, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(compact_module, "write_generation", interrupted)
     report = compact_index(root)
@@ -174,8 +178,8 @@ def test_a_generation_that_somebody_searches_stays(root: Path, writer: ChangesWr
     with open_index(root) as old:
         report = compact_index(root, keep=0)
         assert (report.dropped, report.in_use) == ([], [1])
-        assert old.side("images").count == 5
-        assert {item.id for item in old.side("images").items.by_rows([1, 5])} == {"b", "f"}
+        assert old.collection("images").count == 5
+        assert {item.id for item in old.collection("images").items.by_rows([1, 5])} == {"b", "f"}
     report = compact_index(root, keep=0)
     assert (report.dropped, report.in_use) == ([1], [])
 
@@ -223,7 +227,7 @@ def test_only_what_changed_something_makes_a_generation(
     assert not changes_folder(root, 2).exists()
 
 
-def test_a_side_without_items_is_not_compacted(root: Path, writer: ChangesWriter) -> None:
+def test_a_collection_without_items_is_not_compacted(root: Path, writer: ChangesWriter) -> None:
     writer.delete("texts", ["s", "t"])
     with pytest.raises(InputError, match="texts: all items were removed"):
         compact_index(root)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.generations.info import describe
 from aladin_network.checkpoint import load_checkpoint
@@ -15,12 +15,12 @@ def test_the_live_generation_is_described(
 ) -> None:
     info = describe(index_copy)
     assert (info.generation, info.generations) == (1, [1])
-    assert {target: side.count for target, side in info.sides.items()} == {
+    assert {target: collection.count for target, collection in info.collections.items()} == {
         "images": 23,
         "texts": 16,
     }
-    assert info.sides["images"].token_count == 23 * 16  # 4 x 4 regions each
-    assert info.sides["images"].ann.factory == "Flat"
+    assert info.collections["images"].token_count == 23 * 16  # 4 x 4 regions each
+    assert info.collections["images"].ann.factory == "Flat"
     assert info.model_id == load_checkpoint(tiny_checkpoint).model_id
     assert (info.metric, info.default_candidates) == ("inner_product", 100)
     folder = index_copy / "generations" / "000001"
@@ -30,7 +30,7 @@ def test_the_live_generation_is_described(
     build_index(tiny_checkpoint, index_copy, images[:2], None)
     info = describe(index_copy)
     assert (info.generation, info.generations) == (2, [1, 2])
-    assert list(info.sides) == ["images"]
+    assert list(info.collections) == ["images"]
     assert abs(info.built_at_s - time.time()) < 60
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -37,13 +37,13 @@ def files(index: Path) -> dict[str, bytes]:
 def contents(index: Path, target: Any) -> dict[str, tuple[Any, ...]]:
     """All live items of an index by rows: what was said of each, embedding and tokens."""
     with open_index(index) as opened:
-        side = opened.side(target)
-        rows = dict(side.items.ids())
+        collection = opened.collection(target)
+        rows = dict(collection.items.ids())
         return {
             item_id: (
-                side.items.by_rows([row])[0]._replace(row=0),
-                side.embedding(row).tolist(),
-                side.tokens(row).tolist(),
+                collection.items.by_rows([row])[0]._replace(row=0),
+                collection.embedding(row).tolist(),
+                collection.tokens(row).tolist(),
             )
             for item_id, row in sorted(rows.items(), key=lambda entry: entry[1])
         }
@@ -94,7 +94,7 @@ def test_tokens_are_as_they_were_in_the_parts(
     assert contents(tmp_path / "merged", "images") == expected
     assert contents(tmp_path / "merged", "texts") == contents(parts[1], "texts")
     with open_index(tmp_path / "merged") as opened:
-        assert opened.side("images").entry.filter_fields == ["number"]
+        assert opened.collection("images").entry.filter_fields == ["number"]
         if dtype == "4bit":
             books = [np.load(generation_folder(part, 1) / "images/centroids.npy") for part in parts]
             merged = np.load(generation_folder(tmp_path / "merged", 1) / "images/centroids.npy")
@@ -134,10 +134,10 @@ def test_a_merged_index_is_searched_as_a_whole(
     build_index(tiny_checkpoint, parts[1], images[12:], texts[3:])
     merge_indexes(parts, tmp_path / "merged")
     with open_index(tmp_path / "merged") as opened:
-        side = opened.side("images")
+        collection = opened.collection("images")
         for item in images:
-            row = dict(side.items.ids())[item.id]
-            assert side.order(side.embedding(row), 1, 1).rows.tolist() == [row]
+            row = dict(collection.items.ids())[item.id]
+            assert collection.order(collection.embedding(row), 1, 1).rows.tolist() == [row]
 
 
 def test_what_does_not_belong_together_is_refused(
@@ -191,8 +191,8 @@ def test_left_out_items_are_those_of_all_parts(
         build_index(tiny_checkpoint, part, [gone, kept], None)
     merge_indexes(parts, tmp_path / "out")
     folder = generation_folder(tmp_path / "out", 1)
-    left_out = json.loads((folder / "images" / "left_out.json").read_text())
-    assert [item_id for item_id, _ in left_out] == ["x", "y"]
+    skipped = json.loads((folder / "images" / "skipped.json").read_text())
+    assert [item_id for item_id, _ in skipped] == ["x", "y"]
     shutil.rmtree(parts[0])
     verify_index(tmp_path / "out")  # which needs the parts no more
 

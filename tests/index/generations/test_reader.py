@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import read_manifest
@@ -29,11 +29,11 @@ def test_an_open_index_holds_what_was_built(
     with open_index(published) as index:
         assert index.generation == 1
         assert index.manifest.targets == ["images", "texts"]
-        photo = index.side("images").items.by_id("photo 7")
+        photo = index.collection("images").items.by_id("photo 7")
         assert photo is not None
         assert (photo.uri, photo.path) == (images[7].uri, str(images[7].path))
         assert photo.metadata == images[7].metadata
-        text = index.side("texts").items.by_id("text 9")
+        text = index.collection("texts").items.by_id("text 9")
         assert text is not None
         assert (text.text, text.image_id, text.path) == (texts[9].text, "photo 4", None)
 

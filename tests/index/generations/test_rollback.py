@@ -44,7 +44,7 @@ def writer(root: Path) -> Iterator[ChangesWriter]:
 
 def ids(root: Path) -> set[str]:
     with open_index(root) as index:
-        return {item_id for item_id, _ in index.side("images").items.ids()}
+        return {item_id for item_id, _ in index.collection("images").items.ids()}
 
 
 def test_back_and_forth_with_the_changes_of_each(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.encode.source_items import ImageItem, TextItem, stored_form
 from aladin_index.format.layout import generation_folder
@@ -36,7 +36,7 @@ def test_a_sound_index_is_read_whole(published: Path) -> None:
     progress = Bytes()
     report = verify_index(published, progress)
     assert report.generations == [1]
-    assert report.files == 3 + 2 * 6  # the model's, and six of each side
+    assert report.files == 3 + 2 * 6  # the model's, and six of each collection
     assert progress.done == progress.total == report.bytes
 
 

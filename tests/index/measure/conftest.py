@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
 from aladin_index.measure.evaluate import EvaluationQueries, EvaluationText, evaluation_queries

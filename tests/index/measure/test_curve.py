@@ -71,17 +71,23 @@ def ranks_of_all(
     """Rank all pairs by the scores of searches for everything; cosines of copies need rounding."""
 
     def scores(questions: Sequence[Question], modality: str, target: str) -> np.ndarray:
-        side = searcher.index.side(target)  # type: ignore[arg-type]
-        matrix = np.zeros((len(questions), side.count), dtype=np.float32)
+        collection = searcher.index.collection(target)  # type: ignore[arg-type]
+        matrix = np.zeros((len(questions), collection.count), dtype=np.float32)
         for row, (query, _) in enumerate(questions):
             hits = run_search(
-                searcher, query, modality, target, k=side.count, candidates=side.count, **options
+                searcher,
+                query,
+                modality,
+                target,
+                k=collection.count,
+                candidates=collection.count,
+                **options,
             ).hits
             for hit in hits:
-                matrix[row, side.items.by_id(hit.id).row] = hit.score  # type: ignore[union-attr]
+                matrix[row, collection.items.by_id(hit.id).row] = hit.score  # type: ignore[union-attr]
         return matrix if decimals is None else matrix.round(decimals)
 
-    images, texts = searcher.index.side("images"), searcher.index.side("texts")
+    images, texts = searcher.index.collection("images"), searcher.index.collection("texts")
     image_rows = [images.items.by_id(next(iter(right))).row for _, right in queries.texts]  # type: ignore[union-attr]
     by_text = retrieval_ranks(
         torch.from_numpy(scores(queries.texts, "text", "images")).T, torch.tensor(image_rows)
@@ -185,9 +191,9 @@ def test_numbers_that_make_no_curve(
 def test_an_index_without_tokens_has_no_curve(
     search_index: SearchIndex, tied_queries: EvaluationQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images = search_index.side("images")
+    images = search_index.collection("images")
     bare = replace(images, base=replace(images.base, entry=replace(images.entry, token_count=0)))
-    monkeypatch.setattr(SearchIndex, "side", lambda _, target: {"images": bare}[target])
+    monkeypatch.setattr(SearchIndex, "collection", lambda _, target: {"images": bare}[target])
     with pytest.raises(InputError, match="no tokens of its images: nothing is re-ranked"):
         candidate_curve(TwoStageSearcher(search_index), tied_queries, [5])
 

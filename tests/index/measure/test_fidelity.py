@@ -61,7 +61,7 @@ def fused_scores(
 
 @pytest.mark.parametrize("scores_at_a_time", [2**26, COUNT])
 def test_tops_are_those_of_scoring_every_item(
-    make_side,
+    make_collection,
     embeddings: np.ndarray,
     tokens: list[np.ndarray],
     queries: TuneQueries,
@@ -69,8 +69,8 @@ def test_tops_are_those_of_scoring_every_item(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(aladin_index.measure.fidelity, "_SCORES_AT_A_TIME", scores_at_a_time)
-    side = make_side(embeddings, tokens)
-    tops = exhaustive_tops(side, queries, FUSION, 10)
+    collection = make_collection(embeddings, tokens)
+    tops = exhaustive_tops(collection, queries, FUSION, 10)
     for place in range(QUERIES):
         scores = fused_scores(embeddings, tokens, queries, place)
         expected = sorted(range(COUNT), key=lambda row: -scores[row])[:10]
@@ -81,22 +81,22 @@ def test_tops_are_those_of_scoring_every_item(
 
 
 def test_what_is_found_is_what_two_stages_keep(
-    make_side, embeddings: np.ndarray, tokens: list[np.ndarray], queries: TuneQueries
+    make_collection, embeddings: np.ndarray, tokens: list[np.ndarray], queries: TuneQueries
 ) -> None:
-    side = make_side(embeddings, tokens)
-    tops = exhaustive_tops(side, queries, FUSION, 10)
+    collection = make_collection(embeddings, tokens)
+    tops = exhaustive_tops(collection, queries, FUSION, 10)
     for candidates in (10, 17, 40, 119, COUNT):
         shares = []
         for place in range(QUERIES):
             scores = fused_scores(embeddings, tokens, queries, place)
-            found = side.candidates(queries.embeddings[place], candidates)[0].tolist()
+            found = collection.candidates(queries.embeddings[place], candidates)[0].tolist()
             served = sorted(found, key=lambda row: -scores[row])[:10]
             shares.append(len(set(served) & set(tops.rows[place].tolist())) / 10)
-        kept = fidelity_of(side, side.ann, queries, tops, candidates)
+        kept = fidelity_of(collection, collection.ann, queries, tops, candidates)
         assert kept == pytest.approx(np.mean(shares))
         # The first stage is exact here: the places tell as much.
         assert kept == pytest.approx((tops.places < candidates).mean())
-    (took_ms,) = two_stage_ms(side, queries, FUSION, [TimedSearch(side.ann, 20)])
+    (took_ms,) = two_stage_ms(collection, queries, FUSION, [TimedSearch(collection.ann, 20)])
     assert took_ms > 0
 
 
@@ -121,12 +121,12 @@ def test_the_fewest_candidates_worked_by_hand(
 
 
 def test_the_fewest_candidates_are_the_fewest(
-    make_side, embeddings: np.ndarray, tokens: list[np.ndarray], queries: TuneQueries
+    make_collection, embeddings: np.ndarray, tokens: list[np.ndarray], queries: TuneQueries
 ) -> None:
-    side = make_side(embeddings, tokens)
-    tops = exhaustive_tops(side, queries, FUSION, 10)
+    collection = make_collection(embeddings, tokens)
+    tops = exhaustive_tops(collection, queries, FUSION, 10)
     for fidelity in (0.6, 0.9, 0.99, 1.0):
         fewest = fewest_candidates(tops, fidelity)
-        assert fidelity_of(side, side.ann, queries, tops, fewest) >= fidelity - 1e-9
+        assert fidelity_of(collection, collection.ann, queries, tops, fewest) >= fidelity - 1e-9
         if fewest > 10:
-            assert fidelity_of(side, side.ann, queries, tops, fewest - 1) < fidelity
+            assert fidelity_of(collection, collection.ann, queries, tops, fewest - 1) < fidelity

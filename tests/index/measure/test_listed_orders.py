@@ -24,7 +24,7 @@ def test_the_page_is_that_of_a_search(
     weight: float | None,
     candidates: int,
 ) -> None:
-    side = tied.index.side(target)
+    collection = tied.index.collection(target)
     fusion: DirectionFusion = tied.index.checkpoint.fusion.of(
         "text_to_image" if modality == "text" else "image_to_text"
     )
@@ -34,14 +34,14 @@ def test_the_page_is_that_of_a_search(
         hits = run_search(
             tied, query, modality, target, k=11, candidates=candidates, fusion=weight
         ).hits
-        orders = ListedOrders(side, query, modality, 11)
+        orders = ListedOrders(collection, query, modality, 11)
         first = orders.first_stage(candidates)
         page = orders.page(first, fusion, fusion.weight if weight is None else weight)
-        assert [item.id for item in side.items.by_rows(page.rows.tolist())] == [
+        assert [item.id for item in collection.items.by_rows(page.rows.tolist())] == [
             hit.id for hit in hits
         ]
         assert page.scores.tolist() == [hit.score for hit in hits]
-        rows = [side.items.by_id(item_id).row for item_id in right]  # type: ignore[union-attr]
+        rows = [collection.items.by_id(item_id).row for item_id in right]  # type: ignore[union-attr]
         assert listed_rank(page, np.array(rows), first.block) == slow_rank(hits, right, candidates)
         reranked += page.match_ranks.tolist() != sorted(page.match_ranks.tolist())
     assert (reranked > 0) == (candidates > 1)

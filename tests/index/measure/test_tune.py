@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import live_generation
@@ -36,9 +36,9 @@ def test_the_new_generation_is_searched_as_was_found_best(index_copy: Path) -> N
     report = tune_index(index_copy, OPTIONS)
     assert report.generation == live_generation(index_copy) == 2
     with open_index(index_copy) as index:
-        assert index.manifest.images == report.sides["images"]
+        assert index.manifest.images == report.collections["images"]
         for target in ("images", "texts"):
-            entry, side = report.sides[target], getattr(index, target)
+            entry, collection = report.collections[target], getattr(index, target)
             tuning = entry.tuning
             assert tuning is not None
             assert (tuning.at, tuning.fidelity_wanted) == (3, 0.9)
@@ -48,13 +48,15 @@ def test_the_new_generation_is_searched_as_was_found_best(index_copy: Path) -> N
             fusion = index.checkpoint.fusion.text_to_image
             if target == "texts":
                 fusion = index.checkpoint.fusion.image_to_text
-            tops = exhaustive_tops(side, queries, fusion, 3)
+            tops = exhaustive_tops(collection, queries, fusion, 3)
             for point in tuning.curve:
                 assert point.fidelity == fidelity_of(
-                    side, side.ann, queries, tops, point.candidates
+                    collection, collection.ann, queries, tops, point.candidates
                 )
             if tuning.candidates > 3 and tuning.fidelity >= 0.9:
-                fewer = fidelity_of(side, side.ann, queries, tops, tuning.candidates - 1)
+                fewer = fidelity_of(
+                    collection, collection.ann, queries, tops, tuning.candidates - 1
+                )
                 assert fewer < 0.9 <= tuning.fidelity
             assert entry.ann.recall_at == tuning.candidates
             assert entry.ann.recall == 1.0
@@ -66,7 +68,7 @@ def test_the_new_generation_is_searched_as_was_found_best(index_copy: Path) -> N
 
 def test_agreement_with_the_served_exhaustive_order(index_copy: Path) -> None:
     report = tune_index(index_copy, TuneOptions(fidelity=0.8, at=3, num_queries=50))
-    tuning = report.sides["images"].tuning
+    tuning = report.collections["images"].tuning
     assert tuning is not None
     shares = []
     with open_index(index_copy) as index:
@@ -116,15 +118,15 @@ def test_pending_changes_go_along(index_copy: Path) -> None:
     assert pending_changes(index_copy)["images"] == (0, 1)
     with open_index(index_copy) as index:
         assert index.generation == 2
-        assert index.side("images").items.by_id("photo 3") is None
-        assert index.side("images").count == 22
+        assert index.collection("images").items.by_id("photo 3") is None
+        assert index.collection("images").count == 22
 
 
 def test_what_cannot_be_reached_is_said_and_the_best_is_stored(index_copy: Path) -> None:
     report = tune_index(
         index_copy, TuneOptions(fidelity=1.0, at=2, num_queries=20, max_candidates=2)
     )
-    tuning = report.sides["images"].tuning
+    tuning = report.collections["images"].tuning
     assert tuning is not None
     assert tuning.candidates == 2
     assert tuning.fidelity < 1.0
@@ -139,7 +141,7 @@ def test_photos_alone_need_queries_for_the_fidelity(
 ) -> None:
     build_index(tiny_checkpoint, tmp_path, images, None, BuildSettings(default_candidates=7))
     report = tune_index(tmp_path, OPTIONS)
-    entry = report.sides["images"]
+    entry = report.collections["images"]
     assert entry.tuning is None
     assert (entry.ann.recall, entry.ann.recall_at) == (1.0, 7)
     assert "no text queries: the index has only images, so give --queries" in report.warnings[0]
@@ -151,7 +153,7 @@ def test_photos_alone_need_queries_for_the_fidelity(
     # With all photos as candidates every fidelity can be had.
     all_photos = replace(OPTIONS, max_candidates=len(images))
     report = tune_index(tmp_path, all_photos, make_queries)
-    tuning = report.sides["images"].tuning
+    tuning = report.collections["images"].tuning
     assert tuning is not None
     assert tuning.queries == 16
     assert report.warnings == []

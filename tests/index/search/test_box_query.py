@@ -44,9 +44,9 @@ def boxed(searcher: TwoStageSearcher, photo: str = "photo 3", box: Box = BOX) ->
 
 def tokens_of(index: SearchBackend, target: Target) -> dict[str, NDArray[np.float32]]:
     """Return the tokens of all items by their ids."""
-    side = index.side(target)
-    items = side.items.by_rows(list(range(side.count)))
-    return {item.id: side.tokens(item.row) for item in items}
+    collection = index.collection(target)
+    items = collection.items.by_rows(list(range(collection.count)))
+    return {item.id: collection.tokens(item.row) for item in items}
 
 
 def inside_by_loops(
@@ -68,7 +68,7 @@ def inside_by_loops(
 def embedding_of(searcher: TwoStageSearcher, photo: str, inside: list[int]) -> NDArray[np.float32]:
     """Return the embedding of some regions of a photo."""
     embedder, tokens = (
-        fit_embedder(searcher.index.side("images")),
+        fit_embedder(searcher.index.collection("images")),
         tokens_of(searcher.index, "images")[photo],
     )
     assert embedder is not None
@@ -79,13 +79,13 @@ def embedding_of(searcher: TwoStageSearcher, photo: str, inside: list[int]) -> N
 def slow_photos(searcher: TwoStageSearcher, photo: str, box: Box) -> dict[str, tuple[float, ...]]:
     """Return the score, cosine and alignment of all other photos with a box of a photo."""
     inside, _ = inside_by_loops(searcher, photo, box)
-    side = searcher.index.side("images")
+    collection = searcher.index.collection("images")
     tokens, embedding = tokens_of(searcher.index, "images"), embedding_of(searcher, photo, inside)
     asked = tokens[photo][inside]
     found: dict[str, tuple[float, ...]] = {}
-    for item in side.items.by_rows(list(range(side.count))):
+    for item in collection.items.by_rows(list(range(collection.count))):
         align = sum(max(float(one @ other) for other in tokens[item.id]) for one in asked)
-        match = float(side.embedding(item.row) @ embedding)
+        match = float(collection.embedding(item.row) @ embedding)
         found[item.id] = 0.75 * align / len(inside) + 0.25 * match, match, align
     return found
 
@@ -159,7 +159,9 @@ def test_texts_are_compared_with_the_regions_inside(searcher: TwoStageSearcher) 
         assert (hit.found, hit.region_evidence, hit.probability) == (None, None, None)
 
 
-@pytest.mark.parametrize("options", [{"rerank": False}, {"candidates": "all"}, {"fusion": 1.0}])
+@pytest.mark.parametrize(
+    "options", [{"rerank": False}, {"candidates": "exhaustive"}, {"fusion": 1.0}]
+)
 def test_options_apply_to_boxes(searcher: TwoStageSearcher, options: dict[str, Any]) -> None:
     answer = searcher.search(boxed(searcher), "images", SearchOptions(k=30, **options))
     expected = slow_photos(searcher, "photo 3", BOX)
@@ -182,13 +184,13 @@ def test_a_filter_and_pages_apply_to_boxes(searcher: TwoStageSearcher) -> None:
 def test_photos_that_were_added_are_found(
     index_copy: Path, images: list[ImageItem], searcher: TwoStageSearcher
 ) -> None:
-    side = searcher.index.side("images")
-    item = side.items.by_ids(["photo 3"])[0]
+    collection = searcher.index.collection("images")
+    item = collection.items.by_ids(["photo 3"])[0]
     assert item is not None
-    tokens = side.tokens(item.row)
+    tokens = collection.tokens(item.row)
     copy = NewItems(
         items=[item._replace(id="copy", row=-1)],
-        embeddings=side.embedding(item.row)[None],
+        embeddings=collection.embedding(item.row)[None],
         tokens=tokens,
         lengths=np.array([len(tokens)]),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.exchange.exporter import export_index
@@ -60,11 +60,11 @@ def expected(
     index: SearchIndex, correction: HubCorrection, target: Target, query: Encoding
 ) -> dict[str, tuple[float, float, float]]:
     """By id the fused corrected score, the cosine and the alignment score of every item."""
-    side = index.side(target)
+    collection = index.collection(target)
     words = query.item_tokens(0)
     found: dict[str, tuple[float, float, float]] = {}
-    for item_id, row in side.items.ids():
-        embedding, tokens = side.embedding(row), side.tokens(row)
+    for item_id, row in collection.items.ids():
+        embedding, tokens = collection.embedding(row), collection.tokens(row)
         match = float(embedding @ query.embedding[0])
         pairs = words @ tokens.T if target == "images" else tokens @ words.T
         align = float(pairs.max(axis=1).sum())
@@ -82,8 +82,8 @@ def check(root: Path, **options: Any) -> None:
         correction = index.correction()
         assert correction is not None
         searcher, model = TwoStageSearcher(index), index.checkpoint.model
-        some = [index.side("images").embedding(row) for row in (0, 3)]
-        tokens = [index.side("images").tokens(row) for row in (0, 3)]
+        some = [index.collection("images").embedding(row) for row in (0, 3)]
+        tokens = [index.collection("images").tokens(row) for row in (0, 3)]
         asked: list[tuple[Target, Encoding, Any]] = [
             ("images", encode_texts(model, [text]), "text") for text in QUERIES
         ]
@@ -114,13 +114,13 @@ def check(root: Path, **options: Any) -> None:
 def test_the_words_of_a_pair_add_up_to_its_alignment_score(corrected: Path) -> None:
     """What a correction subtracts from the order is no part of the evidence."""
     with open_index(corrected) as index:
-        correction, side = index.correction(), index.side("images")
+        correction, collection = index.correction(), index.collection("images")
         assert correction is not None
         model = index.checkpoint.model
         query = EncodedQuery(encode_texts(model, [QUERIES[0]]), "text", text=QUERIES[0])
         scores = expected(index, correction, "images", query.encoding)
-        for item in side.items.by_rows(range(side.count)):
-            pair = score_pair(model, query, "text", side, item)
+        for item in collection.items.by_rows(range(collection.count)):
+            pair = score_pair(model, query, "text", collection, item)
             assert pair.align == pytest.approx(scores[item.id][2], abs=2e-3)
             assert pair.align == pytest.approx(
                 sum(each.score for each in word_evidence(*pair.pair))
@@ -150,9 +150,9 @@ def test_the_first_stage_finds_the_best_corrected_cosines(
         plain_differs = False
         for text in QUERIES:
             query = encode_texts(model, [text])
-            side = index.side("images")
-            vectors = side.embeddings(range(side.count))
-            tokens = [side.tokens(row) for row in range(side.count)]
+            collection = index.collection("images")
+            vectors = collection.embeddings(range(collection.count))
+            tokens = [collection.tokens(row) for row in range(collection.count)]
             items = Encoding.concatenate(
                 [Encoding.of_item(*each) for each in zip(vectors, tokens, strict=True)]
             )
@@ -164,7 +164,7 @@ def test_the_first_stage_finds_the_best_corrected_cosines(
                 "images",
                 SearchOptions(k=5, candidates=5, rerank=False),
             )
-            ids = [item.id for item in side.items.by_rows(best.tolist())]
+            ids = [item.id for item in collection.items.by_rows(best.tolist())]
             assert [hit.id for hit in answer.hits] == ids
             shown = [hit.stages.match.score for hit in answer.hits]
             assert shown == pytest.approx(cosines[best].tolist(), abs=1e-5)
@@ -174,18 +174,18 @@ def test_the_first_stage_finds_the_best_corrected_cosines(
 
 def test_items_of_one_modality_are_compared_by_cosines(corrected: Path) -> None:
     with open_index(corrected) as index:
-        searcher, side = TwoStageSearcher(index), index.side("images")
+        searcher, collection = TwoStageSearcher(index), index.collection("images")
         answer = searcher.search(
             searcher.stored_query("photo 3")._replace(own_id=None), "images", SearchOptions(k=23)
         )
-        vectors = side.embeddings(range(side.count))
-        by_id = dict(side.items.ids())
+        vectors = collection.embeddings(range(collection.count))
+        by_id = dict(collection.items.ids())
         cosines = vectors @ vectors[by_id["photo 3"]]
         assert [hit.score for hit in answer.hits] == pytest.approx(sorted(cosines, reverse=True))
         assert answer.hits[0].score == pytest.approx(1)
 
 
-@pytest.mark.parametrize("candidates", ["all", 4])
+@pytest.mark.parametrize("candidates", ["exhaustive", 4])
 def test_bounds_and_small_blocks_find_the_same_hits(corrected: Path, candidates: Any) -> None:
     with open_index(corrected) as index:
         searcher, model = TwoStageSearcher(index), index.checkpoint.model
@@ -201,7 +201,7 @@ def test_bounds_and_small_blocks_find_the_same_hits(corrected: Path, candidates:
             scores = expected(index, correction, "images", query)
             for hit in answer.hits:
                 assert hit.stages.match.score == pytest.approx(scores[hit.id][1], abs=1e-5)
-            if candidates == "all":
+            if candidates == "exhaustive":
                 every = searcher.search(
                     EncodedQuery(query, "text"),
                     "images",
@@ -213,8 +213,8 @@ def test_bounds_and_small_blocks_find_the_same_hits(corrected: Path, candidates:
 def new_items(root: Path, images: Sequence[ImageItem]) -> NewItems:
     with open_index(root) as index:
         model = index.checkpoint.model
-        side = index.side("images")
-        items = side.items.by_rows(list(range(len(images))))
+        collection = index.collection("images")
+        items = collection.items.by_rows(list(range(len(images))))
     encoded = encode_photos(model, [read_image(PhotoFile(item.path)) for item in images])
     encoded = encoded._replace(embedding=-encoded.embedding[::1])  # items that are not there yet
     values = [encoded.item_tokens(row) for row in range(len(images))]
@@ -301,8 +301,8 @@ def test_an_export_that_is_imported_in_its_own_place_corrects_an_index(
     verify_index(index_copy)
     with open_index(index_copy) as index:
         assert index.manifest.generation == 2
-        assert index.side("images").count == 22
-        assert index.side("images").items.by_id("photo 5") is None
+        assert index.collection("images").count == 22
+        assert index.collection("images").items.by_id("photo 5") is None
 
 
 def test_a_rebuilt_index_keeps_its_correction(

@@ -80,9 +80,11 @@ def summary(answer: SearchAnswer, *, align_ranks: bool) -> list[tuple[Any, ...]]
 def assert_as_all_candidates(
     searcher: TwoStageSearcher, modality: Modality, target: Target, seed: int, **options: Any
 ) -> None:
-    count = searcher.index.side(target).count
+    count = searcher.index.collection(target).count
     every = run_search(searcher, encoding(seed), modality, target, candidates=count + 5, **options)
-    found = run_search(searcher, encoding(seed), modality, target, candidates="all", **options)
+    found = run_search(
+        searcher, encoding(seed), modality, target, candidates="exhaustive", **options
+    )
     assert every.reranked and found.reranked and found.degraded == []
     ranks = options["fusion"] == 1
     assert summary(found, align_ranks=ranks) == summary(every, align_ranks=ranks)
@@ -121,10 +123,10 @@ def test_many_candidates_are_ordered_by_bounds_as_without(
     for page in pages:
         answers: list[SearchAnswer] = []
         for is_bounded in (False, True):
-            side = index.images if target == "images" else index.texts
-            assert side is not None and side.bounds is not None
-            bounds = side.bounds.get() if is_bounded else None
-            monkeypatch.setattr(side.bounds, "_bounds", bounds)
+            collection = index.images if target == "images" else index.texts
+            assert collection is not None and collection.bounds is not None
+            bounds = collection.bounds.get() if is_bounded else None
+            monkeypatch.setattr(collection.bounds, "_bounds", bounds)
             answers.append(run_search(searcher, encoding(7), modality, target, **options, **page))
         plain, bounded = answers
         assert summary(bounded, align_ranks=True) == summary(plain, align_ranks=True)
@@ -149,14 +151,14 @@ def test_hits_are_those_of_all_candidates_after_changes(
 
 def test_the_answer_names_all_items_as_candidates(index: SearchIndex) -> None:
     searcher = TwoStageSearcher(index)
-    answer = run_search(searcher, encoding(1), "text", "images", candidates="all", fusion=1)
+    answer = run_search(searcher, encoding(1), "text", "images", candidates="exhaustive", fusion=1)
     assert answer.candidates == 800
     few = run_search(
-        searcher, encoding(1), "text", "images", candidates="all", fusion=1, filter={"n": 4}
+        searcher, encoding(1), "text", "images", candidates="exhaustive", fusion=1, filter={"n": 4}
     )
     assert (few.candidates, len(few.hits)) == (2, 2)
     none = run_search(
-        searcher, encoding(1), "text", "images", candidates="all", fusion=1, filter={"n": -1}
+        searcher, encoding(1), "text", "images", candidates="exhaustive", fusion=1, filter={"n": -1}
     )
     assert (none.candidates, none.hits) == (0, [])
 
@@ -169,7 +171,7 @@ def test_what_is_no_alignment_takes_the_candidates_of_the_index(index: SearchInd
             run_search(
                 searcher, encoding(1), modality, "images", candidates=each, rerank=rerank, fusion=1
             )  # pyright: ignore[reportArgumentType]
-            for each in ("all", None)
+            for each in ("exhaustive", None)
         ]
         assert both[0].hits == both[1].hits
         assert not both[0].reranked
@@ -185,7 +187,7 @@ def test_without_time_the_first_stage_orders(
         encoding(2),
         "text",
         "images",
-        candidates="all",
+        candidates="exhaustive",
         fusion=1,
         offset=3,
         deadline_s=time.monotonic() - 1,
@@ -197,23 +199,25 @@ def test_without_time_the_first_stage_orders(
         raise EngineUnavailableError("tokens", "not there")
 
     monkeypatch.setattr(exhaustive.KnownScores, "scores", fail)
-    lost = run_search(searcher, encoding(2), "text", "images", candidates="all", fusion=1, offset=3)
+    lost = run_search(
+        searcher, encoding(2), "text", "images", candidates="exhaustive", fusion=1, offset=3
+    )
     assert (lost.reranked, lost.degraded) == (False, ["rerank_unavailable"])
     assert [hit.id for hit in lost.hits] == [hit.id for hit in ordinary.hits]
 
 
 def test_few_items_are_scored(index: SearchIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    align = type(index.side("images")).align
+    align = type(index.collection("images")).align
 
     def counted(self: Any, query: Any, modality: Any, rows: Any) -> Any:
         counts.append(len(rows))
         return align(self, query, modality, rows)
 
-    monkeypatch.setattr(type(index.side("images")), "align", counted)
+    monkeypatch.setattr(type(index.collection("images")), "align", counted)
     searcher = TwoStageSearcher(index)
     for seed in range(5):
-        run_search(searcher, encoding(seed), "text", "images", candidates="all", fusion=1)
+        run_search(searcher, encoding(seed), "text", "images", candidates="exhaustive", fusion=1)
     assert sum(counts) < 5 * 400  # of 800 each
 
 
@@ -221,7 +225,7 @@ def test_a_large_index_takes_a_number(index: SearchIndex, monkeypatch: pytest.Mo
     monkeypatch.setattr(exhaustive, "MAX_ITEMS", 799)
     searcher = TwoStageSearcher(index)
     with pytest.raises(InputError, match=r"at most 799 items; this one has 800"):
-        run_search(searcher, encoding(1), "text", "images", candidates="all", fusion=1)
+        run_search(searcher, encoding(1), "text", "images", candidates="exhaustive", fusion=1)
 
 
 def test_an_index_can_make_it_the_default(
@@ -240,7 +244,7 @@ def test_an_index_can_make_it_the_default(
 
 
 def test_candidates_are_a_number_or_all() -> None:
-    SearchOptions(candidates="all").check()
+    SearchOptions(candidates="exhaustive").check()
     SearchOptions(candidates=1).check()
     for wrong in (0, "some"):
         with pytest.raises(

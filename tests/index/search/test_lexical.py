@@ -26,8 +26,8 @@ MakeItems = Callable[..., NewItems]
 def root(tmp_path: Path, write_made_up: Callable[..., int], made_up: MakeItems) -> Path:
     """An index of photos, one of which has a place of its own, and texts."""
     photos, texts = [f"p{n}" for n in range(PHOTOS)], [f"t{n}" for n in range(5)]
-    sides = {"images": made_up(photos, place=PLACES), "texts": made_up(texts)}
-    write_made_up(tmp_path / "index", **sides)
+    collections = {"images": made_up(photos, place=PLACES), "texts": made_up(texts)}
+    write_made_up(tmp_path / "index", **collections)
     return tmp_path / "index"
 
 
@@ -126,8 +126,8 @@ def test_changes_and_compaction_are_followed(root: Path, made_up: MakeItems) -> 
 
 
 def test_all_items_as_candidates(searcher: TwoStageSearcher) -> None:
-    plain = ids(searcher, "Zanzibar", SearchOptions(k=20, candidates="all"))
-    found = ids(searcher, "Zanzibar", SearchOptions(k=20, candidates="all", lexical=1.0))
+    plain = ids(searcher, "Zanzibar", SearchOptions(k=20, candidates="exhaustive"))
+    found = ids(searcher, "Zanzibar", SearchOptions(k=20, candidates="exhaustive", lexical=1.0))
     assert found == ["p250", *(each for each in plain if each != "p250")][:20]
 
 

@@ -82,11 +82,11 @@ def sorted_ids(items: dict[str, Any], *, descending: bool) -> list[str]:
 
 def pages(index: SearchIndex, order: ListOrder, size: int, **filter: Any) -> list[str]:
     """All pages, joined."""
-    side = index.side("images", parse_filter(filter))
+    collection = index.collection("images", parse_filter(filter))
     ids: list[str] = []
     after = None
     while True:
-        page = list_items(side, order, after, size)
+        page = list_items(collection, order, after, size)
         assert len(page.items) <= size
         ids += [item.id for item in page.items]
         if page.is_last:
@@ -125,12 +125,12 @@ def test_a_page_continues_after_an_item_that_was_deleted(
     living: tuple[SearchIndex, dict[str, Any]],
 ) -> None:
     index, items = living
-    side = index.side("images")
-    assert [item.id for item in list_items(side, ListOrder(), "a2", 2).items] == ["a1", "i38"]
+    collection = index.collection("images")
+    assert [item.id for item in list_items(collection, ListOrder(), "a2", 2).items] == ["a1", "i38"]
     assert "i39" not in items
-    assert list_items(side, ListOrder(), "i39", 1).items[0].id == "i38"
+    assert list_items(collection, ListOrder(), "i39", 1).items[0].id == "i38"
     with pytest.raises(UnknownItemError, match="nobody"):
-        list_items(side, ListOrder(), "nobody", 1)
+        list_items(collection, ListOrder(), "nobody", 1)
 
 
 def test_fields_are_described_by_what_is_there(
@@ -143,7 +143,7 @@ def test_fields_are_described_by_what_is_there(
             kind = {int: "number", float: "number", str: "text", bool: "bool"}.get(type(each))
             if kind:
                 counts[kind][each] += 1
-    (values,) = list_fields(index.side("images")).values()
+    (values,) = list_fields(index.collection("images")).values()
     assert {each.kind: each.counts for each in values} == {
         kind: dict(found) for kind, found in counts.items() if found
     }
@@ -158,18 +158,18 @@ def test_many_values_are_described_by_their_range(
     ids = [f"i{n}" for n in range(60)]
     write_made_up(tmp_path / "index", images=made_up(ids, n=list(range(60)), few=[1, 2] * 30))
     with open_index(tmp_path / "index") as index:
-        assert list_fields(index.side("images")) == {
+        assert list_fields(index.collection("images")) == {
             "few": [FieldValues("number", 1, 2, {1: 30, 2: 30})],
             "n": [FieldValues("number", 0, 59, None)],
         }
 
 
 def test_a_field_without_an_index_and_an_engine_are_refused(search_index: SearchIndex) -> None:
-    side = search_index.side("images")
-    declared = replace(side.entry, filter_fields=["year"])
-    side = replace(side, base=replace(side.base, entry=declared))
+    collection = search_index.collection("images")
+    declared = replace(collection.entry, filter_fields=["year"])
+    collection = replace(collection, base=replace(collection.base, entry=declared))
     with pytest.raises(InputError, match="'taken_at'; indexed are: year"):
-        list_items(side, ListOrder("taken_at"), None, 1)
+        list_items(collection, ListOrder("taken_at"), None, 1)
     engine = EngineCollection.__new__(EngineCollection)
     with pytest.raises(InputError, match="vector database"):
         list_items(engine, ListOrder(), None, 1)

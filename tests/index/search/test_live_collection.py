@@ -91,14 +91,14 @@ def assert_same(result: SearchAnswer, expected: list[tuple[str, float, float]], 
 def check(index: SearchIndex, items: Items, random: np.random.Generator) -> None:
     """Compare an open index with the model: searches, look-ups, counts."""
     searcher = TwoStageSearcher(index)
-    side = index.side("images")
+    collection = index.collection("images")
     codec = index.images.tokens.codec
 
     def as_stored(tokens: np.ndarray) -> np.ndarray:
         return codec.unpack(codec.pack(tokens))
 
-    assert side.count == len(items)
-    assert dict(side.items.ids()).keys() == items.keys()
+    assert collection.count == len(items)
+    assert dict(collection.items.ids()).keys() == items.keys()
     query = made_up_query(random)
     for block, k in ((5, 99), (99, 99), (4, 3)):
         result = run_search(searcher, query, "text", "images", k=k, candidates=block)
@@ -111,7 +111,7 @@ def check(index: SearchIndex, items: Items, random: np.random.Generator) -> None
     assert_same(result, slow_search(passing, query, 7, as_stored), 6)
     assert len(result.hits) == min(6, len(passing))
     for item_id in random.choice(sorted(items), 3).tolist():
-        item = side.items.by_id(item_id)
+        item = collection.items.by_id(item_id)
         assert (item.text, item.metadata) == (items[item_id].text, items[item_id].metadata)
         encoding, _ = searcher.stored_query(item_id)[:2]
         np.testing.assert_array_equal(encoding.embedding[0], items[item_id].embedding)
@@ -136,7 +136,7 @@ def change(
         new = made_up(ids, seed=step, n=numbers)
         report = writer.add("images", new, kind)
         assert report.added == fresh[:2]
-        assert (report.replaced if kind == "replace" else report.skipped) == there[:2]
+        assert (report.replaced if kind == "replace" else report.kept) == there[:2]
         return items | known(new) if kind == "replace" else known(new) | items
     if kind == "delete":
         assert writer.delete("images", there).deleted == there
@@ -252,14 +252,14 @@ def test_equal_scores_are_ordered_by_row_also_over_the_border(
         writer.add("images", twins, "error")
         query = same.embeddings[0]
         for count in range(1, 6):
-            found = index.side("images").order(query, count, count)
+            found = index.collection("images").order(query, count, count)
             assert found.rows.tolist() == list(range(count))
             assert found.match == pytest.approx(1, abs=1e-6)
         writer.delete("images", ["b", "d"])
-        assert index.side("images").order(query, 9, 9).rows.tolist() == [0, 2, 4]
+        assert index.collection("images").order(query, 9, 9).rows.tolist() == [0, 2, 4]
 
 
-def test_a_side_that_was_emptied_and_filled_again(
+def test_a_collection_that_was_emptied_and_filled_again(
     tmp_path: Path, checkpoint: Checkpoint, made_up: MakeItems, write_made_up: Callable[..., int]
 ) -> None:
     write_made_up(tmp_path / "index", images=made_up(["a", "b"], n=[1, 2]))
@@ -278,7 +278,7 @@ def test_a_side_that_was_emptied_and_filled_again(
                 assert result.hits == []
         writer.add("images", made_up(["b"], seed=1, n=[3]), "error")
         assert [hit.id for hit in run_search(searcher, query, "text", "images", k=3).hits] == ["b"]
-        assert index.side("images").count == 1
+        assert index.collection("images").count == 1
 
 
 def test_the_items_of_a_filter_are_found_among_many_tombstones(
@@ -294,7 +294,7 @@ def test_the_items_of_a_filter_are_found_among_many_tombstones(
         writer.delete("images", ids[::2])
         new = made_up([f"j{n}" for n in range(100)], n=[n % 30 for n in range(100)])
         writer.add("images", new, "error")
-        side = index.side("images")
+        collection = index.collection("images")
         query = made_up_query(np.random.default_rng(1))
         for wanted in range(30):
             passing = [n for n in range(1, 300, 2) if n % 30 == wanted]
@@ -308,13 +308,13 @@ def test_the_items_of_a_filter_are_found_among_many_tombstones(
                 candidates=4,
                 filter={"n": wanted},
             )
-            vectors = np.stack([side.embedding(row) for row in passing])
+            vectors = np.stack([collection.embedding(row) for row in passing])
             best = np.argsort(-(vectors @ query.embedding[0]))[: min(4, len(passing))]
-            rows = [side.items.by_id(hit.id).row for hit in result.hits]
+            rows = [collection.items.by_id(hit.id).row for hit in result.hits]
             assert set(rows) == {passing[place] for place in best}
 
 
-def test_a_side_without_tokens_is_answered_by_the_first_stage_and_says_so(
+def test_a_collection_without_tokens_is_answered_by_the_first_stage_and_says_so(
     tmp_path: Path, checkpoint: Checkpoint, made_up: MakeItems, write_made_up: Callable[..., int]
 ) -> None:
     new = made_up(["a", "b", "c"])

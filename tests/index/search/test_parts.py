@@ -213,7 +213,7 @@ def test_pages_continue_each_other(searcher: TwoStageSearcher, role: Role) -> No
 
 def test_all_items_are_candidates_on_request(searcher: TwoStageSearcher) -> None:
     parts: list[tuple[Role, str, float]] = [("all", "t1", 1.0), ("not", "t2", 1.0)]
-    every = ask(searcher, *parts, options=SearchOptions(k=5, candidates="all"))
+    every = ask(searcher, *parts, options=SearchOptions(k=5, candidates="exhaustive"))
     assert every.candidates == PHOTOS
     assert [h.id for h in every.hits] == [h.id for h in ask(searcher, *parts).hits[:5]]
 

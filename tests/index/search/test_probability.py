@@ -292,14 +292,14 @@ def test_the_alignment_of_the_pool_is_that_of_the_first_stages_best() -> None:
 def test_few_candidates_do_not_make_a_smaller_pool(
     calibrated: TwoStageSearcher, text: Encoding
 ) -> None:
-    side = calibrated.index.side("images")
+    collection = calibrated.index.collection("images")
     embedding = text.embedding[0]
-    ordered = side.order(embedding, 23, 23)
+    ordered = collection.order(embedding, 23, 23)
     for candidates in (1, POOL - 1, POOL, 23):
         part = slice(max(candidates, 3))
         found = Ordered(ordered.rows[part], ordered.match[part], candidates)
         search = SimpleNamespace(
-            collection=side,
+            collection=collection,
             embedding=embedding,
             second_stage=None,
             candidates=candidates,

@@ -56,7 +56,7 @@ def test_an_index_without_regions_has_none(
     none = replace(photos, tokens=photos.tokens[:0], lengths=np.zeros(2, dtype=np.int64))
     write_made_up(tmp_path / "index", images=none)
     with open_index(tmp_path / "index") as index:
-        assert fit_embedder(index.side("images")) is None
+        assert fit_embedder(index.collection("images")) is None
         assert LazyEmbedder(index).get() is None
 
 

@@ -28,7 +28,7 @@ PHOTOS, TEXTS = 400, 150
 VALUES: dict[str, list[Any]] = {
     "k": [10, 1, 40],
     "offset": [0, 0, 7, 90],
-    "candidates": [None, 20, 5, "all"],
+    "candidates": [None, 20, 5, "exhaustive"],
     "rerank": [True, True, False],
     "fusion": [None, 0.0, 0.3, 1.0],
     "explain": [False, False, True],

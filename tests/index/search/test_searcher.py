@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.results import SearchHit
@@ -337,7 +337,7 @@ def test_a_query_of_other_dimensions_is_refused(searcher: TwoStageSearcher, scor
         run_search(searcher, narrow, "text", "images", k=1)
 
 
-def test_a_side_that_is_not_there_is_named(
+def test_a_collection_that_is_not_there_is_named(
     tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem], scores: Scores
 ) -> None:
     build_index(tiny_checkpoint, tmp_path / "index", None, texts)

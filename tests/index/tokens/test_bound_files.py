@@ -30,36 +30,36 @@ MakeItems = Callable[..., NewItems]
 EXACT = BuildSettings(ann=EXACT_ALIGN)
 
 
-def side_of(index: SearchIndex, target: Target) -> StoredCollection:
-    side = index.images if target == "images" else index.texts
-    assert side is not None
-    return side
+def collection_of(index: SearchIndex, target: Target) -> StoredCollection:
+    collection = index.images if target == "images" else index.texts
+    assert collection is not None
+    return collection
 
 
 def assert_as_computed(root: Path) -> None:
     """The bounds that an open index has at once are those that it would compute."""
     with open_index(root) as index:
         for target in TARGETS:
-            side = side_of(index, target)
-            other = side_of(index, "texts" if target == "images" else "images")
+            collection = collection_of(index, target)
+            other = collection_of(index, "texts" if target == "images" else "images")
             sample = query_sample(other.tokens)
-            assert sample is not None and side.bounds is not None
-            computed = TokenBounds.build(side.tokens, sample, are_texts=target == "texts")
+            assert sample is not None and collection.bounds is not None
+            computed = TokenBounds.build(collection.tokens, sample, are_texts=target == "texts")
             query = other.tokens.read(np.array([0])).values
             modality = "text" if target == "images" else "image"
-            rows = np.arange(side.entry.count)
+            rows = np.arange(collection.entry.count)
             # None, were they not at hand.
-            stored = side.bounds.of_candidates(query, modality, rows)
+            stored = collection.bounds.of_candidates(query, modality, rows)
             assert stored is not None
             assert stored.tolist() == computed.upper(query, modality).tolist()
-            assert stored.tolist() == side.bounds.get().upper(query, modality).tolist()
+            assert stored.tolist() == collection.bounds.get().upper(query, modality).tolist()
 
 
 @pytest.fixture
 def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
     """An index of `exact-align`."""
-    sides = {"images": made_up(list("abcdef")), "texts": made_up(["s", "t", "u"])}
-    write_made_up(tmp_path / "index", settings=EXACT, **sides)
+    collections = {"images": made_up(list("abcdef")), "texts": made_up(["s", "t", "u"])}
+    write_made_up(tmp_path / "index", settings=EXACT, **collections)
     return tmp_path / "index"
 
 
@@ -67,8 +67,8 @@ def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) 
 def test_stored_bounds_are_the_computed_ones(
     dtype: TokenDtype, tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]
 ) -> None:
-    sides = {"images": made_up([f"p{n}" for n in range(40)]), "texts": made_up(list("stu"))}
-    write_made_up(tmp_path / "index", dtype=dtype, settings=EXACT, **sides)
+    collections = {"images": made_up([f"p{n}" for n in range(40)]), "texts": made_up(list("stu"))}
+    write_made_up(tmp_path / "index", dtype=dtype, settings=EXACT, **collections)
     assert_as_computed(tmp_path / "index")
     verify_index(tmp_path / "index")
 
@@ -80,7 +80,7 @@ def test_a_compaction_writes_them_for_its_items(root: Path, made_up: MakeItems) 
     compact_index(root)
     assert_as_computed(root)
     with open_index(root) as index:
-        assert side_of(index, "images").entry.count == 7
+        assert collection_of(index, "images").entry.count == 7
 
 
 def test_other_indexes_have_none_until_a_search(
@@ -90,11 +90,11 @@ def test_other_indexes_have_none_until_a_search(
     folder = generation_folder(tmp_path / "index", 1)
     assert not [name for name in read_manifest(folder).files if "bound" in name]
     with open_index(tmp_path / "index") as index:
-        side = side_of(index, "images")
-        query = side_of(index, "texts").tokens.read(np.array([0])).values
-        assert side.bounds is not None
-        assert side.bounds.of_candidates(query, "text", np.arange(3)) is None
-        assert len(side.bounds.get().upper(query, "text")) == 3
+        collection = collection_of(index, "images")
+        query = collection_of(index, "texts").tokens.read(np.array([0])).values
+        assert collection.bounds is not None
+        assert collection.bounds.of_candidates(query, "text", np.arange(3)) is None
+        assert len(collection.bounds.get().upper(query, "text")) == 3
 
 
 def test_a_large_collection_has_none(
@@ -104,8 +104,8 @@ def test_a_large_collection_has_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(writer, "MAX_ITEMS", 2)
-    sides = {"images": made_up(list("abc")), "texts": made_up(["s", "t"])}
-    write_made_up(tmp_path / "index", settings=EXACT, **sides)
+    collections = {"images": made_up(list("abc")), "texts": made_up(["s", "t"])}
+    write_made_up(tmp_path / "index", settings=EXACT, **collections)
     manifest = read_manifest(generation_folder(tmp_path / "index", 1))
     assert manifest.images is not None and manifest.images.bounds is None
     assert manifest.texts is not None and manifest.texts.bounds is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.build import shards
+from aladin_index.building import shards
 from aladin_index.settings import BuildSettings
 from aladin_index.upgrade.run import upgrade_index
 

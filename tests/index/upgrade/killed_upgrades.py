@@ -77,12 +77,12 @@ def change(index: Path, added: str, delete: str | None) -> None:
     set_compute_threads(1)
     model_id = read_model_id(index / "model")
     with open_index(index) as opened, closing(ChangesWriter(index, model_id)) as writer:
-        side = opened.side("texts")
-        item: StoredItem = side.items.by_rows([0])[0]
-        tokens = side.tokens(0)
+        collection = opened.collection("texts")
+        item: StoredItem = collection.items.by_rows([0])[0]
+        tokens = collection.tokens(0)
         new = NewItems(
             items=[item._replace(id=added)],
-            embeddings=side.embeddings([0]),
+            embeddings=collection.embeddings([0]),
             tokens=tokens,
             lengths=np.array([len(tokens)]),
         )

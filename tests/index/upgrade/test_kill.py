@@ -41,7 +41,7 @@ def test_a_killed_upgrade_resumes_to_the_same_generation_and_keeps_changes(
     assert len(names) == 12
     expected, new_id = files_of(unbroken), read_model_id(new_checkpoint)
     with open_index(unbroken) as index:
-        first = np.array(index.side("texts").embedding(0))
+        first = np.array(index.collection("texts").embedding(0))
     for name in names:
         root = tmp_path / name
         assert read_manifest(generation_folder(root, 2)).model.id == new_id, name
@@ -50,11 +50,11 @@ def test_a_killed_upgrade_resumes_to_the_same_generation_and_keeps_changes(
             assert files_of(root) == expected, name
             continue
         with open_index(root) as index:
-            side = index.side("texts")
-            ids = dict(side.items.ids())
+            collection = index.collection("texts")
+            ids = dict(collection.items.ids())
             late = {"added", *([] if "advance" in name else ["carried"])}
             built = {f"text {number}" for number in range(16)}
             assert ids.keys() == built - {"text 5"} | late, name
             for item_id in late:  # like the first text, by the new model
-                np.testing.assert_allclose(side.embedding(ids[item_id]), first, atol=1e-5)
+                np.testing.assert_allclose(collection.embedding(ids[item_id]), first, atol=1e-5)
         verify_index(root)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import aladin_index.upgrade.run as run_module
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.encode.item_encoders import ImageReader
@@ -66,14 +66,14 @@ class Held(NamedTuple):
 def content(root: Path, target: str) -> dict[str, Held]:
     """Return what the live generation says of each item, by its id."""
     with open_index(root) as index:
-        side = index.side(target)  # type: ignore[arg-type]
+        collection = index.collection(target)  # type: ignore[arg-type]
         return {
             item_id: Held(
-                side.items.by_rows([row])[0]._replace(row=0),
-                np.array(side.embedding(row)),
-                np.array(side.tokens(row)),
+                collection.items.by_rows([row])[0]._replace(row=0),
+                np.array(collection.embedding(row)),
+                np.array(collection.tokens(row)),
             )
-            for item_id, row in side.items.ids()
+            for item_id, row in collection.items.ids()
         }
 
 
@@ -140,7 +140,7 @@ def test_tokens_keep_their_form(
     build_index(new_checkpoint, tmp_path / "rebuilt", images, texts, settings)
     with open_index(tmp_path / "index") as index, open_index(tmp_path / "rebuilt") as rebuilt:
         for target in index.manifest.targets:
-            ours, theirs = (each.side(target) for each in (index, rebuilt))
+            ours, theirs = (each.collection(target) for each in (index, rebuilt))
             assert ours.entry.token_dtype == tokens
             assert ours.entry.filter_fields == ["number"]
             assert ours.entry.ann.factory == theirs.entry.ann.factory
@@ -179,7 +179,7 @@ def test_a_compaction_removes_the_model_of_no_generation(
     assert (index_copy / "model").is_dir() is False  # generation 1 is gone, 2 is the earlier one
     with open_index(index_copy) as index:
         assert index.checkpoint.model_id == read_model_id(new_checkpoint)
-        assert index.side("images").count == 22
+        assert index.collection("images").count == 22
     # And back to the first model, whose folder is made anew.
     upgrade_index(index_copy, tiny_checkpoint, SETTINGS)
     assert len(list((index_copy / MODELS).iterdir())) == 2
@@ -344,7 +344,7 @@ def test_missing_photos_are_refused_before_anything_is_encoded(
     assert report.counts == {"images": 11}
     with open_index(root) as index:
         assert index.images is not None
-        assert (index.images.entry.count, index.images.entry.left_out) == (11, 1)
+        assert (index.images.entry.count, index.images.entry.skipped) == (11, 1)
 
 
 def test_a_photo_that_cannot_be_decoded_is_refused_before_the_switch_and_tried_again(
@@ -378,16 +378,18 @@ def test_imported_encodings_without_photos_are_refused_with_that_reason(
     index_copy: Path, new_checkpoint: Path, tmp_path: Path
 ) -> None:
     with open_index(index_copy) as index:
-        side = index.side("images")
-        items = [each._replace(path=None) for each in side.items.by_rows(range(side.count))]
+        collection = index.collection("images")
+        items = [
+            each._replace(path=None) for each in collection.items.by_rows(range(collection.count))
+        ]
         model = index.manifest.model
     root = tmp_path / "imported"
     with open_index(index_copy) as index, only_builder(root):
         install_model(root, index_copy / "model", model)
-        part = next(live_parts(index.side("images")))
+        part = next(live_parts(index.collection("images")))
         source = CollectionSource(
             embedding_dim=part.embeddings.shape[1],
-            codec=index.side("images").base.tokens.codec,
+            codec=index.collection("images").base.tokens.codec,
             parts=[part._replace(items=items)],
         )
         write_generation(root, {"images": source}, model, SMALL, "imported", made_by="import")
@@ -473,7 +475,7 @@ def test_a_model_of_the_first_generation_is_not_replaced_either(
         upgrade_index(index_copy, changed, SETTINGS)
     assert rollback_index(index_copy).generation == 1
     with open_index(index_copy) as index:
-        assert index.side("images").count == 23
+        assert index.collection("images").count == 23
 
 
 def test_an_upgrade_that_was_given_up_leaves_the_index_as_it_was(

@@ -233,13 +233,13 @@ def test_added_photos_are_found_and_deleted_ones_are_not(
     index: aladin_search.Index, more: Path
 ) -> None:
     added = index.add(more)["images"]
-    assert (added.added, added.replaced, added.skipped) == (1, 0, 0)
-    assert [item.id for item in added.left_out] == ["bad.png"]
+    assert (added.added, added.replaced, added.kept) == (1, 0, 0)
+    assert [item.id for item in added.skipped] == ["bad.png"]
     assert index.counts["images"] == 7
     assert "new.png" in index.search("dog", k=10).ids
     with pytest.raises(aladin_search.DuplicateItemError):
         index.add(more)
-    assert index.add(more, on_duplicate="skip")["images"].skipped == 1
+    assert index.add(more, on_duplicate="skip")["images"].kept == 1
 
     assert index.delete("new.png", "plain") == 2
     assert index.counts["images"] == 5
@@ -277,8 +277,8 @@ def test_what_a_build_could_not_use_is_named(
     tiny_checkpoint: Path, more: Path, tmp_path: Path
 ) -> None:
     with aladin_search.build(more, model=tiny_checkpoint, out=tmp_path / "index") as index:
-        assert list(index.left_out) == ["bad.png"]
-        assert "not an image" in index.left_out["bad.png"]
+        assert list(index.skipped) == ["bad.png"]
+        assert "not an image" in index.skipped["bad.png"]
         assert index.counts == {"images": 1}
 
 

@@ -60,7 +60,7 @@ ANSWER: dict[str, Any] = {
 ADDED: dict[str, Any] = {
     "added": ["n"],
     "replaced": [],
-    "skipped": [],
+    "kept": [],
     "generation": 2,
     "took_ms": {"decode": 0, "encode": 1, "write": 2, "total": 3},
 }

@@ -134,7 +134,7 @@ def test_what_is_added_is_found_and_what_is_deleted_is_not(
         assert client.add_photo(NewPhoto("new", file, metadata={"n": 1})).added == ["new"]
         with pytest.raises(ConflictError):
             client.add_photo(NewPhoto("new", file))
-        assert client.add_photo(NewPhoto("new", file), "skip").skipped == ["new"]
+        assert client.add_photo(NewPhoto("new", file), "skip").kept == ["new"]
         several = [NewPhoto("new", file), NewPhoto("../2", file, text="two")]
         report = client.add_photos(several, "replace")
         assert (report.added, report.replaced) == (["../2"], ["new"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_service.item_sources import image_items, text_items
 
 _PROGRAM = """

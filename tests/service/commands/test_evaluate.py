@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.separation import cross_retrieval_ranks
 from aladin_service.cli import app

@@ -119,11 +119,11 @@ def test_tars_make_the_index_that_their_photos_make(
     indexed_tars: Path, index_folder: Path, formats: dict[str, Path]
 ) -> None:
     with open_index(indexed_tars) as found, open_index(index_folder) as expected:
-        side, other = found.side("images"), expected.side("images")
-        rows, others = dict(side.items.ids()), dict(other.items.ids())
+        collection, other = found.collection("images"), expected.collection("images")
+        rows, others = dict(collection.items.ids()), dict(other.items.ids())
         assert rows.keys() == others.keys()
         for item_id, row in rows.items():
-            item = side.items.by_rows([row])[0]
+            item = collection.items.by_rows([row])[0]
             same = other.items.by_rows([others[item_id]])[0]
             assert (item.text, item.metadata, item.size_px) == (
                 same.text,
@@ -132,7 +132,7 @@ def test_tars_make_the_index_that_their_photos_make(
             )
             assert item.path is not None
             assert Path(item.path).parent == formats["tars"]
-            difference = side.embedding(row) - other.embedding(others[item_id])
+            difference = collection.embedding(row) - other.embedding(others[item_id])
             assert abs(difference).max() < 1e-5
 
 

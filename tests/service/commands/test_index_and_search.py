@@ -34,9 +34,9 @@ def built(tiny_checkpoint: Path, data_file: Path, tmp_path: Path) -> Path:
 def test_info_describes_what_was_built(built: Path) -> None:
     data = json.loads(aladin("index", "info", built, "--json").stdout)
     assert data["generation"] == 1
-    assert data["sides"]["images"]["count"] == 5
-    assert data["sides"]["texts"]["count"] == 10
-    assert data["sides"]["images"]["token_dtype"] == "int8"
+    assert data["collections"]["images"]["count"] == 5
+    assert data["collections"]["texts"]["count"] == 10
+    assert data["collections"]["images"]["token_dtype"] == "int8"
     shown = aladin("index", "info", built).stdout
     assert data["model_id"] in shown
     assert "int8" in shown

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import aladin_service.commands.photos
 import aladin_service.library.opening
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.format.records import SkippedItem
 from aladin_index.sync.apply import SyncReport
 from aladin_network.conversion.named_models import DEFAULT_MODEL
@@ -218,17 +218,17 @@ def test_passes_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         assert captured.out == ""
         return captured.err.splitlines()
 
-    assert said(added=["b"] * 1024, unchanged=128, remaining=1720, left_out=[damaged]) == [
+    assert said(added=["b"] * 1024, unchanged=128, remaining=1720, skipped=[damaged]) == [
         "cannot be used: a.jpg: damaged",
         "1,152 photos: 1,024 added; 1,720 are still to be added; 1 file cannot be used",
     ]
-    assert said(unchanged=1152, left_out=[damaged]) == []
+    assert said(unchanged=1152, skipped=[damaged]) == []
     assert said(changed=["c"], moved=["d", "e"], deleted=["f"], unchanged=1148) == [
         "1,151 photos: 1 changed, 2 moved, 1 removed"
     ]
     assert said(unchanged=1, waiting=1) == []
     again = SkippedItem("b.jpg", "damaged")
-    assert said(unchanged=1151, left_out=[again]) == ["cannot be used: b.jpg: damaged"]
+    assert said(unchanged=1151, skipped=[again]) == ["cannot be used: b.jpg: damaged"]
     sent = pickle.loads(pickle.dumps(photo_lines()))  # a process of its own prints them
     sent(SyncReport(unchanged=1))
     assert capsys.readouterr().err == "1 photo: nothing has changed\n"
@@ -360,8 +360,8 @@ def test_a_model_that_knows_nothing_of_photos_is_refused(
 def test_many_files_of_one_reason_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     heic = [SkippedItem(f"IMG_{number}.HEIC", "HEIC needs a package") for number in range(16)]
     lines = photo_lines()
-    lines(SyncReport(added=["b"], left_out=[SkippedItem("a.jpg", "damaged"), *heic]))
-    lines(SyncReport(changed=["b"], left_out=[*heic], other_files={"videos": 8}))
+    lines(SyncReport(added=["b"], skipped=[SkippedItem("a.jpg", "damaged"), *heic]))
+    lines(SyncReport(changed=["b"], skipped=[*heic], other_files={"videos": 8}))
     assert capsys.readouterr().err.splitlines() == [
         "cannot be used: 16 x HEIC needs a package (IMG_0.HEIC, IMG_1.HEIC, IMG_2.HEIC, ...)",
         "cannot be used: a.jpg: damaged",

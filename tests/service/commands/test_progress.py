@@ -60,7 +60,7 @@ def test_a_piece_of_work_ends_with_one_line_and_the_next_starts_afresh() -> None
     clock, stream = Clock(), io.StringIO()
     progress = LineProgress(stream, clock)
     progress.start(4, "photos")
-    progress.note(left_out=1)
+    progress.note(skipped=1)
     clock.now_s += 2
     progress.advance(4)
     progress.start(None, "bytes")
@@ -68,7 +68,7 @@ def test_a_piece_of_work_ends_with_one_line_and_the_next_starts_afresh() -> None
     progress.advance(1000)
     progress.close()
     assert stream.getvalue().splitlines() == [
-        "4/4 photos, in 2.0 s, 2 photos/s  left_out=1",
+        "4/4 photos, in 2.0 s, 2 photos/s  skipped=1",
         "1,000 bytes, in 4.0 s, 250 bytes/s",
     ]
 

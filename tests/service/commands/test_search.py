@@ -47,7 +47,7 @@ def close(found: Any, expected: Any) -> bool:
         ["a red dog", "-k", "3", "--explain", "--timeout-ms", "60000"],
         ["--id", "plain", "--target", "texts", "--no-rerank", "--filter", '{"tags": "even"}'],
         ["--image", "PHOTO", "--candidates", "4", "--fusion", "0.25"],
-        ["a red dog", "--candidates", "all", "--fusion", "0.5"],
+        ["a red dog", "--candidates", "exhaustive", "--fusion", "0.5"],
         ["a red dog", "--and", "a car", "--not", "people", "--image", "PHOTO", "--explain"],
         ["--like", "plain", "--like", "ünïcode", "--not", "a dog", "--target", "images"],
         ["--id", "plain", "--box", "0,0.25,0.5,1", "--explain"],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import aladin_service.demo.run
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.format.layout import BUILD, generation_folder, live_generation
 from aladin_index.generations.reader import open_index
 from aladin_network.calibration.calibration import Calibration

@@ -133,7 +133,7 @@ def test_the_demos_hits_have_probabilities(tmp_path: Path) -> None:
     folder = run_demo(tmp_path, NullProgress(), scenes=160, overrides=QUICK).index
     with open_index(folder) as opened:
         searcher = TwoStageSearcher(opened)
-        first_text = next(opened.side("texts").items.ids())[0]
+        first_text = next(opened.collection("texts").items.ids())[0]
         query, _ = searcher.stored_query(first_text)[:2]
         answer = run_search(searcher, query, "text", "images", k=3)
     assert answer.probabilities_reliable is True

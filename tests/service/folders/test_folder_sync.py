@@ -16,14 +16,14 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from aladin_index.build import builder
-from aladin_index.build.builder import build_index
+from aladin_index.building import builder
+from aladin_index.building.builder import build_index
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.item_encoders import PhotoEncoder, Prepared
 from aladin_index.encode.source_items import TextItem
-from aladin_index.format.left_out import read_follow_record
+from aladin_index.format.skipped import read_follow_record
 from aladin_index.generations import reader
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
@@ -67,7 +67,7 @@ def build(model: Path, folder: Path, out: Path) -> Path:
 def contents(index: Path) -> dict[str, Indexed]:
     """Everything that an index has of its live photos, by id."""
     with open_index(index) as opened:
-        live = opened.side("images")
+        live = opened.collection("images")
         ids = list(live.items.ids())
         assert len({item_id for item_id, _ in ids}) == len(ids) == live.count
         return {
@@ -163,7 +163,7 @@ def test_a_pass_makes_the_index_hold_the_photos_of_the_folder(
     assert report.changed == ["a.png"]
     assert sorted(report.moved) == ["new/h.png", "older/e.png", "older/f.png"]
     assert report.deleted == ["c.png"]
-    assert (report.unchanged, report.encoded, report.left_out) == (1, 2, [])
+    assert (report.unchanged, report.encoded, report.skipped) == (1, 2, [])
     assert same_as_built()
     again = one_pass(index, photos)
     assert (again.unchanged, again.encoded, again.has_changes) == (6, 0, False)
@@ -244,7 +244,7 @@ def test_photos_are_counted_once_whatever_generation_goes_live_in_a_pass(
 
     def is_stopped() -> bool:
         with open_index(index) as opened:
-            if opened.side("images").count == 9 and others:  # the first two were added
+            if opened.collection("images").count == 9 and others:  # the first two were added
                 others.pop()(index)
         return False
 
@@ -306,7 +306,7 @@ def test_a_photo_that_lacks_its_end_says_so_under_another_name_as_well(
 def described(index: Path) -> dict[str, tuple[str | None, dict[str, Any]]]:
     """What an index says of its photos."""
     with open_index(index) as opened:
-        items = opened.side("images").items
+        items = opened.collection("images").items
         rows = [row for _, row in items.ids()]
         return {item.id: (item.text, item.metadata) for item in items.by_rows(rows)}
 
@@ -350,7 +350,7 @@ def test_many_changes_are_compacted(
     (photos / "a.png").unlink()
     FolderSync(index, settings).run()
     with open_index(index) as opened:
-        assert (opened.generation, opened.side("images").changes) == (2, None)
+        assert (opened.generation, opened.collection("images").changes) == (2, None)
     assert same_as_built()
 
 
@@ -406,7 +406,7 @@ def test_a_subfolder_that_cannot_be_read_keeps_its_photos(
     report = one_pass(index, photos)
     assert report.deleted == ["a.png"]
     reason = "a folder that cannot be read (Input/output error)"
-    assert report.left_out == [("old", reason)]
+    assert report.skipped == [("old", reason)]
     assert {"old/e.png", "old/f.png"} < contents(index).keys()
 
 
@@ -414,7 +414,7 @@ def test_a_photo_that_becomes_unusable_is_named_and_removed(index: Path, photos:
     (photos / "a.png").write_bytes(b"not a photo")
     (photos / "z.png").write_bytes(b"nor this")
     report = one_pass(index, photos)
-    assert [item_id for item_id, _ in report.left_out] == ["a.png", "z.png"]
+    assert [item_id for item_id, _ in report.skipped] == ["a.png", "z.png"]
     assert (report.deleted, report.added, report.encoded) == (["a.png"], [], 0)
     assert "a.png" not in contents(index)
     paint(photos / "a.png", 0)
@@ -496,7 +496,7 @@ def test_a_file_that_is_no_photo_is_read_once(index: Path, photos: Path) -> None
     folder_sync = FolderSync(index, FolderSettings(folders=[photos]))
     (photos / "bad.png").write_bytes(b"no photo")
     first, second = folder_sync.run(), folder_sync.run()
-    assert first.left_out == second.left_out
+    assert first.skipped == second.skipped
     assert (len(first.unusable), len(second.unusable)) == (1, 0)
     folder_sync.forget_unusable()
     assert len(folder_sync.run().unusable) == 1
@@ -510,8 +510,8 @@ def test_metadata_that_cannot_be_stored_leave_one_photo_out(index: Path, photos:
     paint(photos / "h.png", 11)
     report = one_pass(index, photos)
     assert report.added == ["h.png"]
-    assert [item_id for item_id, _ in report.left_out] == ["g.png"]
-    assert "at most 32 levels" in report.left_out[0].reason
+    assert [item_id for item_id, _ in report.skipped] == ["g.png"]
+    assert "at most 32 levels" in report.skipped[0].reason
 
 
 def test_files_of_other_programs_neither_identify_nor_fill_an_item(
@@ -528,7 +528,7 @@ def test_files_of_other_programs_neither_identify_nor_fill_an_item(
     kept = {item_id: found.text for item_id, found in contents(index).items() if "post" in item_id}
     assert kept == {"post_0.jpg": "x" * 2000, "post_1.jpg": None, "post_2.jpg": None}
     too_large = "not used for its photo: {} bytes, at most 65536 are read beside a photo"
-    assert report.left_out == [
+    assert report.skipped == [
         ("post_0.jpg", "indexed, but the first 2000 of its text's 2001 characters are kept"),
         ("post_1.txt", too_large.format(70_000)),
         ("post_2.json", too_large.format(70_012)),
@@ -671,7 +671,7 @@ def test_what_a_pass_left_out_is_recorded_with_the_index(index: Path, photos: Pa
         folder_sync.run()
         record = read_follow_record(index)
         assert record is not None
-        assert sorted(item_id for item_id, _ in record.left_out) == ["IMG_2.cr2", "bad.png"]
+        assert sorted(item_id for item_id, _ in record.skipped) == ["IMG_2.cr2", "bad.png"]
         assert record.other_files == {
             "videos": 1,
             "files of editors": 2,
@@ -686,7 +686,7 @@ def test_what_a_pass_left_out_is_recorded_with_the_index(index: Path, photos: Pa
     folder_sync.run()
     after = read_follow_record(index)
     assert after is not None
-    assert [item_id for item_id, _ in after.left_out] == ["IMG_2.cr2"]
+    assert [item_id for item_id, _ in after.skipped] == ["IMG_2.cr2"]
 
 
 def test_a_link_out_of_the_followed_folders_is_not_followed(
@@ -701,7 +701,7 @@ def test_a_link_out_of_the_followed_folders_is_not_followed(
     settings = FolderSettings(folders=folders, photos_root=folders)
     report = FolderSync(index, settings).run()
     assert sorted(report.added) == ["in.png", "next.png", "o.png"]
-    assert [item_id for item_id, _ in report.left_out] == ["out.png"]
+    assert [item_id for item_id, _ in report.skipped] == ["out.png"]
     (photos / "a.png").unlink()
     (photos / "a.png").symlink_to(tmp_path / "private" / "p.png")
     report = FolderSync(index, settings).run()

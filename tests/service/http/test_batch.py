@@ -254,8 +254,8 @@ def costly(kind: str, words: str) -> dict[str, Any]:
     """A search of several parts, of one that is compared with all items, or of both."""
     parts = [{"text": words}, *[{"text": "a dog"}] * 3]
     if kind == "all":
-        return {"target": "images", "text": words, "candidates": "all"}
-    more = {"candidates": "all"} if kind == "both" else {}
+        return {"target": "images", "text": words, "candidates": "exhaustive"}
+    more = {"candidates": "exhaustive"} if kind == "both" else {}
     return {"target": "images", "all": parts, "not": [{"text": "a car"}] * 2} | more
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
@@ -70,7 +70,7 @@ async def test_a_photo_is_found_by_the_next_request_and_again_by_the_next_servic
         assert answer.status_code == 201
         body = answer.json()
         assert set(body.pop("took_ms")) == {"decode", "encode", "write", "total"}
-        assert body == {"added": ["new/photo"], "replaced": [], "skipped": [], "generation": 1}
+        assert body == {"added": ["new/photo"], "replaced": [], "kept": [], "generation": 1}
         assert set(await ids(client, "images", text="a dog")) == {*before, "new/photo"}
         # The very photo is its own best match, at cosine 1.
         found = await client.post("/v1/search/images", json={"image": b64(photo), "k": 1})
@@ -144,7 +144,7 @@ async def test_duplicates_are_refused_replaced_or_skipped(service: Service, inde
         assert (await client.get("/v1/items/texts/fresh")).status_code == 404
 
         skipped = await client.post("/v1/items/texts?on_duplicate=skip", json={"items": new})
-        assert (skipped.json()["added"], skipped.json()["skipped"]) == (["fresh"], ["plain#0"])
+        assert (skipped.json()["added"], skipped.json()["kept"]) == (["fresh"], ["plain#0"])
         assert (await client.get("/v1/items/texts/plain%230")).json() == before
 
         replaced = await client.post("/v1/items/texts?on_duplicate=replace", json={"items": new})

@@ -59,7 +59,7 @@ def stored(index_folder: Path, data_file: Path) -> list[tuple[str | bytes, np.nd
             item = json.loads(line)
             photo = (data_file.parent / item["image"]).read_bytes()
             found.append((photo, searcher.stored_query(item["id"]).encoding.embedding[0]))
-        texts = index.side("texts")
+        texts = index.collection("texts")
         for item in texts.items.by_rows([0, 5, 11]):
             assert item.text is not None
             found.append((item.text, texts.embedding(item.row)))
@@ -235,12 +235,12 @@ async def test_inputs_that_cannot_be_used_are_left_out_at_their_places(
         for ours, theirs in zip(own, alone["data"], strict=True):
             np.testing.assert_allclose(ours[name], theirs[name], atol=1e-6)
     assert found["usage"] == alone["usage"]
-    assert [each["index"] for each in found["left_out"]] == [1, 2, 3]
-    reasons = [each["reason"] for each in found["left_out"]]
+    assert [each["index"] for each in found["skipped"]] == [1, 2, 3]
+    reasons = [each["reason"] for each in found["skipped"]]
     assert reasons[0] == "the text is empty"
     assert "not an image" in reasons[1]
     assert "tokens, at most 32" in reasons[2]
-    assert "left_out" not in alone
+    assert "skipped" not in alone
 
 
 async def test_models(service: Service) -> None:

@@ -140,15 +140,18 @@ async def test_items_and_their_photos_are_there(service: Service, pushed: Engine
         for path in ("/v1/items/images/plain", "/v1/items/texts/plain%230", "/v1/index"):
             expected = (await files.get(path)).json()
             actual = (await engine.get(path)).json()
-            for side in ("images", "texts"):
+            for collection in ("images", "texts"):
                 if path == "/v1/index":
                     # Files say what a build left out and when they changed; a push leaves both.
-                    for name in ("left_out", "changed_at"):
+                    for name in ("skipped", "changed_at"):
                         expected.pop(name, None)
                         actual.pop(name, None)
                     # How the engine searches is its own; it cannot compare with all items.
-                    del expected[side]["ann"], actual[side]["ann"]
-                    assert (expected[side].pop("takes_all"), actual[side].pop("takes_all")) == (
+                    del expected[collection]["ann"], actual[collection]["ann"]
+                    assert (
+                        expected[collection].pop("takes_all"),
+                        actual[collection].pop("takes_all"),
+                    ) == (
                         True,
                         False,
                     )
@@ -245,10 +248,10 @@ async def test_what_the_engine_costs_is_counted(
     text = (await client.get("/metrics")).text
     assert metric(text, "aladin_engine_up") == 1
     name = "aladin_engine_call_duration_seconds_count"
-    # Three of requests, and one of each side when the generation was tried.
+    # Three of requests, and one of each collection when the generation was tried.
     assert metric(text, name, operation="search") == 5
     assert metric(text, "aladin_engine_errors_total", reason="unavailable") == 0
-    assert metric(text, "aladin_index_items", side="texts") == 12
+    assert metric(text, "aladin_index_items", collection="texts") == 12
     world.server.down = {"search"}
     for _ in range(5):
         await client.post("/v1/search/images", json={"text": "a cat"})
@@ -286,7 +289,7 @@ async def test_an_index_in_an_engine_is_described_with_what_was_added(
     assert (await client.post("/v1/items/texts", json=item)).status_code == 201
     info = (await client.get("/v1/index")).json()
     assert (info["generation"], info["images"]["count"], info["texts"]["count"]) == (2, 6, 13)
-    assert (info["changed_at"], info["left_out"]) == (None, None)
+    assert (info["changed_at"], info["skipped"]) == (None, None)
 
 
 async def test_a_hanging_engine_does_not_keep_requests_waiting_in_a_line(

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from PIL import ExifTags, Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_network.photos.decoding import decode_image
 from aladin_service.evidence.png import ExplainedPair, read_evidence
 from aladin_service.item_sources import image_items, text_items

@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import CURRENT, generation_folder
-from aladin_index.format.left_out import record_stop, write_follow_record
 from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import record_stop, write_follow_record
 from aladin_service.api_key import SCOPES
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.keys_file import add_key
@@ -28,11 +28,11 @@ Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
 @pytest.fixture(scope="session")
-def with_left_out(
+def with_skipped(
     tiny_checkpoint: Path, data_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """An index whose build left out three photos."""
-    folder = tmp_path_factory.mktemp("left_out")
+    folder = tmp_path_factory.mktemp("skipped")
     broken: list[ImageItem] = []
     for number in range(3):
         path = folder / f"broken-{number}.png"
@@ -45,23 +45,23 @@ def with_left_out(
 
 
 @pytest.fixture
-def index(with_left_out: Path, tmp_path: Path) -> Path:
-    """A copy of `with_left_out` that a test may change."""
-    return Path(shutil.copytree(with_left_out, tmp_path / "index"))
+def index(with_skipped: Path, tmp_path: Path) -> Path:
+    """A copy of `with_skipped` that a test may change."""
+    return Path(shutil.copytree(with_skipped, tmp_path / "index"))
 
 
 async def test_the_index_says_how_many_are_left_out_and_why(service: Service, index: Path) -> None:
     async with service(index=index) as client:
-        left_out = (await client.get("/v1/index")).json()["left_out"]
-        names = [name for group in left_out["reasons"] for name in group["names"]]
-        assert (left_out["total"], sorted(names)) == (3, ["broken 0", "broken 1", "broken 2"])
-        assert sum(group["count"] for group in left_out["reasons"]) == 3
-        assert (left_out["other_files"], left_out["not_followed"]) == ({}, None)
+        skipped = (await client.get("/v1/index")).json()["skipped"]
+        names = [name for group in skipped["reasons"] for name in group["names"]]
+        assert (skipped["total"], sorted(names)) == (3, ["broken 0", "broken 1", "broken 2"])
+        assert sum(group["count"] for group in skipped["reasons"]) == 3
+        assert (skipped["other_files"], skipped["not_followed"]) == ({}, None)
 
         heic = [SkippedItem(f"{number}.heic", "HEIC needs a package") for number in range(30)]
         write_follow_record(index, [*heic, SkippedItem("a.jpg", "damaged")], {"videos": 8})
         record_stop(index, "it was killed")
-        followed = (await client.get("/v1/index")).json()["left_out"]
+        followed = (await client.get("/v1/index")).json()["skipped"]
     assert followed == {
         "total": 31,
         "reasons": [
@@ -118,16 +118,16 @@ async def test_the_index_is_described_to_keys_that_may_read(
 async def test_reasons_name_files_without_their_folders(service: Service, index: Path) -> None:
     """Both those that a build writes now and those that one has written before."""
     async with service(index=index) as client:
-        reasons = (await client.get("/v1/index")).json()["left_out"]["reasons"]
+        reasons = (await client.get("/v1/index")).json()["skipped"]["reasons"]
     assert all("not an image of a known format" in each["reason"] for each in reasons)
     assert all(str(index.parent) not in json.dumps(each) for each in reasons)
-    file = generation_folder(index, 1) / "images" / "left_out.json"
+    file = generation_folder(index, 1) / "images" / "skipped.json"
     written = [["broken 0", "/home/me/up: loads/broken-0.png: not an image (JPEG)"]]
     text = json.dumps(written).ljust(file.stat().st_size)  # of the length that the manifest has
     file.unlink()  # it may be another generation's, too
     file.write_text(text)
     async with service(index=index) as client:
-        (reason,) = (await client.get("/v1/index")).json()["left_out"]["reasons"]
+        (reason,) = (await client.get("/v1/index")).json()["skipped"]["reasons"]
     assert (reason["names"], reason["reason"]) == (["broken 0"], "not an image (JPEG)")
 
 
@@ -135,7 +135,7 @@ async def test_reasons_name_files_without_their_folders(service: Service, index:
 async def test_an_index_whose_list_of_skipped_items_is_damaged_is_described(
     service: Service, index: Path, content: str | None
 ) -> None:
-    file = generation_folder(index, 1) / "images" / "left_out.json"
+    file = generation_folder(index, 1) / "images" / "skipped.json"
     async with service(index=index) as client:
         whole = (await client.get("/v1/index")).json()
         file.unlink()
@@ -143,4 +143,4 @@ async def test_an_index_whose_list_of_skipped_items_is_damaged_is_described(
             file.write_text(content)
         answer = await client.get("/v1/index")
     assert answer.status_code == 200, answer.text
-    assert {**answer.json(), "left_out": None} == {**whole, "left_out": None}
+    assert {**answer.json(), "skipped": None} == {**whole, "skipped": None}

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_service.http.routes import index as index_route
 from aladin_service.item_sources import image_items

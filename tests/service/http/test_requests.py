@@ -134,11 +134,11 @@ def test_multipart_takes_the_same_options_as_form_fields(app: FastAPI) -> None:
 
 
 def test_all_items_can_be_candidates(app: FastAPI) -> None:
-    body = {"text": "a dog", "candidates": "all"}
-    assert post(app, json=body).json()["options"] == {**DEFAULTS, "candidates": "all"}
-    form = {"candidates": "all"}
+    body = {"text": "a dog", "candidates": "exhaustive"}
+    assert post(app, json=body).json()["options"] == {**DEFAULTS, "candidates": "exhaustive"}
+    form = {"candidates": "exhaustive"}
     answer = post(app, data=form, files={"image": ("x.bin", b"bytes")}).json()
-    assert answer["options"] == {**DEFAULTS, "candidates": "all"}
+    assert answer["options"] == {**DEFAULTS, "candidates": "exhaustive"}
 
 
 @pytest.mark.parametrize("lines", [False, True], ids=["one line", "wrapped"])

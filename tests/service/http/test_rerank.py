@@ -234,14 +234,14 @@ async def test_documents_that_cannot_be_used_are_left_out_and_named(
     for ours, theirs in zip(by_index(answer), by_index(alone), strict=True):
         assert ours["score"] == pytest.approx(theirs["score"], abs=1e-6)
         assert ours["scored_by"] == theirs["scored_by"]
-    assert [each["index"] for each in answer["left_out"]] == [0, 2, 4]
-    empty, unknown, no_photo = (each["reason"] for each in answer["left_out"])
+    assert [each["index"] for each in answer["skipped"]] == [0, 2, 4]
+    empty, unknown, no_photo = (each["reason"] for each in answer["skipped"])
     assert empty == "the text is empty"
     assert unknown.startswith("no item 'nobody'")
     assert no_photo.startswith("not an image")
     assert answer["meta"]["warnings"] == ["3 of 6 documents were left out"]
-    assert "left_out" not in alone
-    assert [each["index"] for each in one_kind["left_out"]] == [1]
+    assert "skipped" not in alone
+    assert [each["index"] for each in one_kind["skipped"]] == [1]
 
 
 WRONG: list[tuple[dict[str, Any], int, str]] = [

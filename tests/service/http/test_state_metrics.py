@@ -107,9 +107,9 @@ async def test_the_index_is_described_as_it_is_now(
     assert added.status_code < 300
     assert value(before, "aladin_ready") == 1
     assert value(before, "aladin_index_generation") == 1
-    assert value(before, "aladin_index_items", side="images") == 6
-    assert value(before, "aladin_index_items", side="texts") == 12
-    assert value(after, "aladin_index_items", side="texts") == 13
+    assert value(before, "aladin_index_items", collection="images") == 6
+    assert value(before, "aladin_index_items", collection="texts") == 12
+    assert value(after, "aladin_index_items", collection="texts") == 13
     for part, folder in {
         "images": generation / "images",
         "texts": generation / "texts",

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.settings import BuildSettings
 from aladin_index.upgrade.run import upgrade_index

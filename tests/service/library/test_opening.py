@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import aladin_service.library.opening as opening
-from aladin_index.format.left_out import read_follow_record
+from aladin_index.format.skipped import read_follow_record
 from aladin_network.errors import ConfigError
 from aladin_service.library.keeper import KeepPlan
 from aladin_service.library.libraries import (

@@ -108,8 +108,8 @@ def test_a_library_is_for_its_user_alone(
             (folders[0] / "later.png").unlink()
             (folders[0] / "later.png").symlink_to(tmp_path / "private" / "new.png")
             assert owner.get("/v1/images/later.png").status_code == 404
-        left_out = messages.read_text(encoding="utf-8")
-        assert "outside.png: a link to a file outside of the followed folders" in left_out
+        skipped = messages.read_text(encoding="utf-8")
+        assert "outside.png: a link to a file outside of the followed folders" in skipped
 
         with serving(folders, tiny_checkpoint, tmp_path) as (second, same, _):
             assert same == address

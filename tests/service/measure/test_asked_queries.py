@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.generations.reader import open_index
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.fit import AskedQuery
@@ -121,7 +121,7 @@ def test_an_index_is_asked_as_if_it_had_every_right_answer(
     captions, ids = split.captions, [record.id for record in split.records]
     with open_index(partial_index) as index:
         images, texts = (
-            AskedCollection(index.side(target), answers, names, 100, None, is_aligned=True)
+            AskedCollection(index.collection(target), answers, names, 100, None, is_aligned=True)
             for target, answers, names in (
                 ("images", split.images, ids),
                 ("texts", captions.encoded, list(split.caption_ids)),

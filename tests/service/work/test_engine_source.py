@@ -232,7 +232,7 @@ def test_changes_go_to_the_engine(live: LiveIndex) -> None:
     assert hits(live, "texts") == 13
     assert live.searcher().find_item("new")[0].text == "a yellow bird"
     changer.delete("texts", "new")
-    assert live.searcher().index.side("texts").count == 12
+    assert live.searcher().index.collection("texts").count == 12
 
 
 def test_calls_are_told(world: EngineWorld) -> None:

@@ -192,7 +192,7 @@ def _build(
     replace: bool,
 ) -> None:
     """Build, and print the contents of the new generation."""
-    from aladin_index.build.builder import build_index
+    from aladin_index.building.builder import build_index
     from aladin_index.cluster.pool import WorkerSettings
     from aladin_index.cluster.ray_encoding import connected, ray_encoding
     from aladin_index.format.layout import CURRENT, live_generation
@@ -227,7 +227,7 @@ def _build(
         progress = stack.enter_context(stderr_progress())
         rest = settings, progress, found.here, encoding
         report = build_index(model, out, photos, lines, *rest, replace=replace)
-    print_generation(out, report.generation, report.counts, report.left_out)
+    print_generation(out, report.generation, report.counts, report.skipped)
     untrained = read_untrained(model)
     if untrained is not None:
         typer.echo(f"warning: {untrained}", err=True)
@@ -285,7 +285,7 @@ def _warn_of_changes(out: Path, before: int | None, generation: int) -> None:
 @contextmanager
 def explain_resume(out: Path) -> Generator[None]:
     """Tell a user who interrupts a build how to continue it."""
-    from aladin_index.build.resume import can_resume
+    from aladin_index.building.resume import can_resume
 
     try:
         yield

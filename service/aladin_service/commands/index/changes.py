@@ -117,11 +117,11 @@ def add(
                 counts = add_items(
                     writer, checkpoint.model, target, items, settings, progress, regions_of
                 )
-            for line in skipped_lines(counts.left_out):
+            for line in skipped_lines(counts.skipped):
                 typer.echo(line, err=True)
             typer.echo(
                 f"{index}: {target}: {counts.added} added, {counts.replaced} replaced, "
-                f"{counts.skipped} already there, {len(counts.left_out)} skipped"
+                f"{counts.kept} already there, {len(counts.skipped)} skipped"
             )
     if source.places is not None and source.rules is not None:
         warn_of_places(source.places, source.rules)

@@ -75,7 +75,7 @@ def import_(
     places = PhotoPlaces(folder, photos_root)
     with stderr_progress() as progress:
         report = import_index(folder, checkpoint, out, settings, tokens, progress, places)
-    print_generation(out, report.generation, report.counts, report.left_out)
+    print_generation(out, report.generation, report.counts, report.skipped)
     warn_of_places(places)
 
 

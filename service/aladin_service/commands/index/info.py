@@ -51,13 +51,13 @@ def info(
         check_plot(plot)
     described = describe(index)
     if plot is not None:
-        draw_curves(plot, described.sides)
+        draw_curves(plot, described.collections)
     if as_json:
         typer.echo(json.dumps(index_data(described), indent=2))
     else:
         print_table(facts_table(index_facts(described)))
-        for target, side in described.sides.items():
-            for table in curve_tables(target, side):
+        for target, collection in described.collections.items():
+            for table in curve_tables(target, collection):
                 print_table(table)
 
 
@@ -81,8 +81,8 @@ def _engine_info(
         typer.echo(json.dumps(engine_index_data(described), indent=2))
         return
     print_table(facts_table(engine_index_facts(described)))
-    for target, side in described.sides.items():
-        for table in curve_tables(target, side):
+    for target, collection in described.collections.items():
+        for table in curve_tables(target, collection):
             print_table(table)
 
 
@@ -104,7 +104,7 @@ def print_generation(
     index: Path,
     generation: int,
     counts: Mapping[Target, int],
-    left_out: Sequence[SkippedItem] = (),
+    skipped: Sequence[SkippedItem] = (),
     more: str = "",
 ) -> None:
     """Print the contents of the live generation and, on stderr, the skipped items.
@@ -113,14 +113,14 @@ def print_generation(
         index: Folder of the index.
         generation: Number of the live generation.
         counts: Number of images and of texts.
-        left_out: Items that could not be used.
+        skipped: Items that could not be used.
         more: Text for the end of the line.
     """
     from aladin_index.generations.info import describe
     from aladin_network.photos.skipped import skipped_lines
     from aladin_service.reports.index_facts import recall_warnings, taken_over_line
 
-    for line in skipped_lines(left_out):
+    for line in skipped_lines(skipped):
         typer.echo(line, err=True)
     info = describe(index)
     for warning in recall_warnings(info):
@@ -129,7 +129,7 @@ def print_generation(
     if taken_over is not None:
         typer.echo(taken_over, err=True)
     held = ", ".join(f"{count} {target}" for target, count in counts.items())
-    missing = f", {len(left_out)} skipped" if left_out else ""
+    missing = f", {len(skipped)} skipped" if skipped else ""
     typer.echo(f"{index}: generation {generation}, {held}{missing}{more}")
 
 

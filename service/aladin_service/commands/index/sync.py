@@ -184,7 +184,7 @@ def _summary(report: SyncReport) -> str:
     return (
         f"{len(report.added)} added, {len(report.changed)} changed, {len(report.moved)} moved, "
         f"{len(report.deleted)} deleted, {report.unchanged} unchanged, "
-        f"{len(report.left_out)} skipped"
+        f"{len(report.skipped)} skipped"
     )
 
 
@@ -197,5 +197,5 @@ def _facts(report: SyncReport) -> dict[str, object]:
         "deleted": report.deleted,
         "unchanged": report.unchanged,
         "encoded": report.encoded,
-        "left_out": [skipped._asdict() for skipped in report.left_out],
+        "skipped": [skipped._asdict() for skipped in report.skipped],
     }

@@ -112,16 +112,18 @@ def tune(
     for warning in report.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if plot is not None:
-        draw_curves(plot, describe(index).sides)
+        draw_curves(plot, describe(index).collections)
     if as_json:
         data = {
             "generation": report.generation,
-            **{target: curves_data(side) for target, side in report.sides.items()},
+            **{
+                target: curves_data(collection) for target, collection in report.collections.items()
+            },
             "warnings": report.warnings,
         }
         typer.echo(json.dumps(data, indent=2))
         return
-    for target, side in report.sides.items():
-        for table in curve_tables(target, side):
+    for target, collection in report.collections.items():
+        for table in curve_tables(target, collection):
             print_table(table)
     typer.echo(f"{index}: generation {report.generation}")

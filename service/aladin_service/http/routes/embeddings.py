@@ -15,16 +15,16 @@ from aladin_service.http.bodies import StrictBody, json_request_docs, read_json_
 from aladin_service.http.conventions import OpenAIErrorBody
 from aladin_service.http.documents import (
     ANY_MODEL,
-    LEFT_OUT,
+    SKIPPED_FIELD,
     GivenDocument,
-    LeftOutDocument,
+    SkippedDocument,
     check_model,
     check_pixels,
     count_documents,
     document_schema,
     encode_documents,
-    left_out_of,
     read_documents,
+    skipped_documents,
 )
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.errors import UnknownModelError
@@ -94,7 +94,7 @@ class EmbeddingsAnswer(BaseModel):
 
     object: Literal["list"]
     data: list[Embedding] = Field(description="One entry for each input.")
-    left_out: list[LeftOutDocument] | None = LEFT_OUT
+    skipped: list[SkippedDocument] | None = SKIPPED_FIELD
     model: str = Field(description="Name of the model; it changes with the weights.")
     usage: EmbeddingsUsage
 
@@ -201,7 +201,7 @@ async def _encode(
         multivector=body.return_multivector,
     )
     encoded = await encode_documents(service, documents, how)
-    left_out = left_out_of(encoded, "input", documents)
+    skipped = skipped_documents(encoded, "input", documents)
     # The workers have written the vectors, so that the event loop does not have to. What was left
     # out keeps its place: clients join inputs and vectors by their order.
     name = b"embeddings" if body.return_multivector else b"embedding"
@@ -215,8 +215,8 @@ async def _encode(
         "model": model_name(usable[0].model_id),
         "usage": {"prompt_tokens": total, "total_tokens": total},
     }
-    if left_out is not None:
-        rest["left_out"] = [each.model_dump() for each in left_out]
+    if skipped is not None:
+        rest["skipped"] = [each.model_dump() for each in skipped]
     content = b'{"object":"list","data":[%b],%b' % (data, to_json(rest)[1:])
     return Response(content, media_type="application/json")
 

@@ -8,7 +8,7 @@ from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_service.http.error_responses import error_docs, without_paths
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
-from aladin_service.search.answers import LeftOutInfo, LiveIndexInfo
+from aladin_service.search.answers import LiveIndexInfo, SkippedInfo
 from aladin_service.work.jobs import DescribeIndex
 
 router = ServiceRouter(prefix="/v1/index", tags=["index"])
@@ -23,13 +23,15 @@ async def get_index(service: Service) -> LiveIndexInfo:
     info.untrained = state.untrained
     if state.changed_at_s is not None:
         info.changed_at = datetime.fromtimestamp(state.changed_at_s, UTC)
-    if state.left_out is not None:
-        info.left_out = LeftOutInfo.model_validate(state.left_out)
-        for group in info.left_out.reasons:
+    if state.skipped is not None:
+        info.skipped = SkippedInfo.model_validate(state.skipped)
+        for group in info.skipped.reasons:
             group.reason = without_paths(group.reason)
     for target, count in state.counts.items():
-        side = info.images if target == "images" else info.texts
-        assert side is not None  # counted because it is there
-        side.count = count
-        side.takes_all = count <= MAX_ITEMS and side.token_count > 0 and not state.in_engine
+        collection = info.images if target == "images" else info.texts
+        assert collection is not None  # counted because it is there
+        collection.count = count
+        collection.takes_all = (
+            count <= MAX_ITEMS and collection.token_count > 0 and not state.in_engine
+        )
     return info

@@ -196,12 +196,12 @@ async def add_items(
     audit.result = {
         "added": report.added,
         "replaced": report.replaced,
-        "skipped": report.skipped,
+        "kept": report.kept,
     }
     return Added(
         added=report.added,
         replaced=report.replaced,
-        skipped=report.skipped,
+        kept=report.kept,
         generation=report.generation,
         took_ms=AddTookMs(
             decode=timed.decode_ms,

@@ -22,17 +22,17 @@ from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import StrictBody, json_request_docs, read_json_object, run_sized
 from aladin_service.http.conventions import CohereErrorBody
 from aladin_service.http.documents import (
-    LEFT_OUT,
+    SKIPPED_FIELD,
     GivenDocument,
-    LeftOutDocument,
+    SkippedDocument,
     check_model,
     check_pixels,
     count_documents,
     document_schema,
     encode_documents,
-    left_out_of,
     read_document,
     read_documents,
+    skipped_documents,
 )
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.router import ServiceRouter
@@ -142,7 +142,7 @@ class RerankAnswer(BaseModel):
 
     id: str = Field(description="Id of the request.")
     results: list[RerankResult]
-    left_out: list[LeftOutDocument] | None = LEFT_OUT
+    skipped: list[SkippedDocument] | None = SKIPPED_FIELD
     model: str = Field(description="Name of the model; it changes with the weights.")
     generation: int = Field(description="Generation of the index.")
     meta: RerankMeta
@@ -224,12 +224,12 @@ async def _rerank(asked: _Asked, service: ServiceState, request_id: str) -> Rera
     if isinstance(query, TextQuery):
         _check_query(query, service)
     encoded, found, scored = await _score(asked.body, query, documents, service)
-    left_out = left_out_of(found, "documents", documents)
+    skipped = skipped_documents(found, "documents", documents)
     scores = {place: each for place, each in enumerate(found) if isinstance(each, DocumentScore)}
     order = sorted(scores, key=lambda place: (-scores[place].relevance, -scores[place].score))
     read = [each for each in encoded if isinstance(each, EncodedDocument)]
     total = scored.query_tokens + sum(each.num_tokens for each in read)
-    counts = {"cut": sum(each.truncated for each in read), "left out": len(left_out or ())}
+    counts = {"cut": sum(each.truncated for each in read), "left out": len(skipped or ())}
     warnings = [
         f"{count} of {len(documents)} documents were {what}"
         for what, count in counts.items()
@@ -249,7 +249,7 @@ async def _rerank(asked: _Asked, service: ServiceState, request_id: str) -> Rera
             )
             for place in order[: asked.body.top_n or None]
         ],
-        left_out=left_out,
+        skipped=skipped,
         model=scored.model,
         generation=scored.generation,
         meta=RerankMeta(
@@ -297,7 +297,7 @@ async def _score(
         encoded = [
             each.item_id if isinstance(each, ItemQuery) else next(found) for each in documents
         ]
-        left_out_of(encoded, "documents", documents)  # refuses if none can be used
+        skipped_documents(encoded, "documents", documents)  # refuses if none can be used
         usable = tuple(each for each in encoded if not isinstance(each, InputError))
         answer = await service.workers.call(ScoreDocuments(query, usable))
         if answer is None:

@@ -152,7 +152,7 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
     def cost(self) -> int:
         """Number of plain searches that this one is as much work as."""
         parts = max(1, len(self.all or ()) + len(self.not_ or ()))
-        return parts * (_EXHAUSTIVE_COST if self.candidates == "all" else 1)
+        return parts * (_EXHAUSTIVE_COST if self.candidates == "exhaustive" else 1)
 
     def options(self) -> SearchOptions:
         """Return how to search, without the query."""

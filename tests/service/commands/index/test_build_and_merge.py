@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from aladin_index.build import builder
-from aladin_index.build.builder import BuildReport
+from aladin_index.building import builder
+from aladin_index.building.builder import BuildReport
 from aladin_index.cluster.pool import WorkerSettings
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ClusterError
@@ -37,7 +37,7 @@ def test_options_reach_the_build(
         given.append(arguments[4])
         return build(*arguments[:4])  # these few photos cannot be built as the options say
 
-    monkeypatch.setattr("aladin_index.build.builder.build_index", build_index)
+    monkeypatch.setattr("aladin_index.building.builder.build_index", build_index)
     source = ["--model", tiny_checkpoint, "--images", data_file, "--out", tmp_path / "out"]
     assert aladin("index", "build", *source).exit_code == 0
     options = ["--ann", "IVF16,SQ8", "--memory-budget", "8GiB", "--ann-recall", "0.95"]
@@ -108,7 +108,7 @@ def test_options_reach_the_workers_of_a_cluster(
     devices = [(*options, "--device", "cpu"), (*options, "--device", "cuda"), ("--device", "auto")]
     for more in devices:
         with monkeypatch.context() as patch:
-            patch.setattr("aladin_index.build.builder.build_index", stop)
+            patch.setattr("aladin_index.building.builder.build_index", stop)
             words = [*source, "--replace", "--ray", "head:6379", *more]
             assert aladin("index", "build", *words).exit_code == 1
     assert [ray.address for ray, *_ in given] == ["head:6379"] * 4

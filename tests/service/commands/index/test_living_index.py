@@ -127,9 +127,9 @@ def test_what_is_missing_is_said(index: Path, tmp_path: Path) -> None:
         assert "no index here" in run("index", *words, code=2)
 
 
-@pytest.mark.parametrize("side", ["--images", "--texts"])
+@pytest.mark.parametrize("collection", ["--images", "--texts"])
 def test_metadata_that_is_too_large_is_told_and_may_be_allowed(
-    index: Path, data_file: Path, tmp_path: Path, side: str
+    index: Path, data_file: Path, tmp_path: Path, collection: str
 ) -> None:
     photo = str(data_file.parent / "photo-1.png")
     lines = [
@@ -139,10 +139,10 @@ def test_metadata_that_is_too_large_is_told_and_may_be_allowed(
     file = tmp_path / "wide.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     for words in (("add", index), ("build", "--model", index / "model", "--out", tmp_path / "out")):
-        says = run("index", *words, side, file, "--strict", code=2)
+        says = run("index", *words, collection, file, "--strict", code=2)
         assert "'wide" in says
         assert "metadata: expected at most 65536 bytes of JSON, got 70013" in " ".join(says.split())
-        done = run("index", *words, side, file, "--max-metadata", "100 KB")
+        done = run("index", *words, collection, file, "--max-metadata", "100 KB")
         assert "2 added" in done or words[0] == "build"
 
 
@@ -159,7 +159,7 @@ def test_an_index_follows_a_folder(index: Path, data_file: Path, tmp_path: Path)
     assert "skipped broken.png: " in done.stderr
     facts = json.loads(done.stdout)
     assert (facts["added"], facts["encoded"]) == (["first.png"], 1)
-    assert [each["id"] for each in facts["left_out"]] == ["broken.png"]
+    assert [each["id"] for each in facts["skipped"]] == ["broken.png"]
     assert hits(index).keys() == before.keys() | {"first.png"}
     (folder / "first.png").unlink()
     (folder / "broken.png").unlink()

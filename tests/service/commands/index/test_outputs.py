@@ -128,7 +128,7 @@ def test_a_build_goes_on_without_being_asked_again(
     words = ["index", "build", "--model", tiny_checkpoint, "--images", photos, "--out"]
     for out in (tmp_path / "new", Path(shutil.copytree(index_folder, tmp_path / "index"))):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("aladin_index.build.builder.write_generation", interrupted)
+            patch.setattr("aladin_index.building.builder.write_generation", interrupted)
             stopped = CliRunner().invoke(app, [*map(str, words), str(out), "--replace"])
         assert stopped.exit_code != 0
         built = aladin(*words, out, "--resume").stdout
@@ -223,12 +223,12 @@ def test_a_build_that_is_stopped_says_how_to_go_on(
     out = tmp_path / "index"
     words = ["index", "build", "--model", tiny_checkpoint, "--images", data_file, "--out", out]
     with monkeypatch.context() as patch:
-        patch.setattr("aladin_index.build.shards.write_shard", stopped)
+        patch.setattr("aladin_index.building.shards.write_shard", stopped)
         result = CliRunner().invoke(app, [str(word) for word in words])
         assert result.exit_code == 130
         resume = "stopped: the same command with --resume continues from there"
         assert resume in result.stderr.splitlines()
-        patch.setattr("aladin_index.build.builder.load_for_inference", stopped)
+        patch.setattr("aladin_index.building.builder.load_for_inference", stopped)
         other = [str(word) for word in [*words[:-1], tmp_path / "other"]]
         assert "stopped: nothing was encoded yet" in CliRunner().invoke(app, other).stderr
     assert "an interrupted build is here" in aladin("search", out, "dog", code=2).stderr

@@ -35,7 +35,7 @@ def aladin(*words: object, code: int = 0) -> Result:
     return result
 
 
-def left_out(result: Result) -> dict[str, str]:
+def skipped(result: Result) -> dict[str, str]:
     """Reasons by the names on stderr."""
     lines = [line for line in result.stderr.splitlines() if line.startswith("skipped ")]
     pairs = [line.removeprefix("skipped ").split(": ", 1) for line in lines]
@@ -45,14 +45,16 @@ def left_out(result: Result) -> dict[str, str]:
 def metadata_of(index: Path) -> dict[str, dict[str, Any]]:
     """Metadata of all photos, by id."""
     with closing(open_backend(index)) as opened:
-        side = opened.side("images")
-        return {item.id: item.metadata for item in side.items.by_rows(range(side.count))}
+        collection = opened.collection("images")
+        return {
+            item.id: item.metadata for item in collection.items.by_rows(range(collection.count))
+        }
 
 
 def added_metadata(index: Path, item_id: str) -> dict[str, Any]:
     """Metadata of a photo that may have been replaced."""
     with closing(open_backend(index)) as opened:
-        item = opened.side("images").items.by_id(item_id)
+        item = opened.collection("images").items.by_id(item_id)
         assert item is not None
         return item.metadata
 
@@ -156,7 +158,7 @@ def test_everything_is_indexed_or_named_with_its_reason(
         *["--exclude", "Screenshots"],
     )
     assert f"generation 1, 24 images, {len(REASONS)} skipped" in result.stdout
-    found = left_out(result)
+    found = skipped(result)
     assert found.keys() == REASONS.keys()
     for name, reason in REASONS.items():
         assert found[name].startswith(reason) or reason in found[name], found[name]
@@ -178,7 +180,7 @@ def test_everything_is_indexed_or_named_with_its_reason(
     assert metadata["camera.dng"] == {"taken_at": "2021-05-06T07:08:09", "camera": "Acme X1"}
     assert metadata["large.jpg"] == {}
     with closing(open_backend(index)) as opened:
-        large = opened.side("images").items.by_id("large.jpg")
+        large = opened.collection("images").items.by_id("large.jpg")
         assert large is not None
         assert large.size_px == (12000, 9000)
 
@@ -194,7 +196,7 @@ def test_photos_are_added_by_the_same_rules(
     result = aladin("index", "add", index, "--images", pictures, "--exclude", "[lS]*")
     left = REASONS.keys() - {"large.png", "loop"}
     assert f"images: 23 added, 0 replaced, 0 already there, {len(left)} skipped\n" in result.stdout
-    assert left_out(result).keys() == left
+    assert skipped(result).keys() == left
     assert "5 excluded (5 '[lS]*')" in result.stderr
     assert metadata_of(index)["2024/00.jpg"]["lat"] == 43.5
 
@@ -227,9 +229,9 @@ def test_large_photos_by_an_option(tiny_checkpoint: Path, tmp_path: Path) -> Non
     (tmp_path / "photos" / "b.jpg").write_bytes(file_of(photo(2, (300, 200))))
     build = ["index", "build", "--model", tiny_checkpoint, "--images", tmp_path / "photos", "--out"]
     result = aladin(*build, tmp_path / "small", "--max-pixels", 59_999)
-    assert left_out(result) == {"a.png": "300 x 200 pixels, limit 59999"}
+    assert skipped(result) == {"a.png": "300 x 200 pixels, limit 59999"}
     assert metadata_of(tmp_path / "small").keys() == {"b.jpg"}
-    assert not left_out(aladin(*build, tmp_path / "large", "--max-pixels", 60_000))
+    assert not skipped(aladin(*build, tmp_path / "large", "--max-pixels", 60_000))
     result = aladin(
         *["index", "add", tmp_path / "small", "--images", tmp_path / "photos" / "a.png"],
         *["--max-pixels", 60_000],
@@ -245,7 +247,7 @@ def test_a_single_photo_and_a_pattern_of_photos(tiny_checkpoint: Path, tmp_path:
     build = ["index", "build", "--model", tiny_checkpoint, "--out", index, "--images"]
     aladin(*build, tmp_path / "1.jpg")
     with closing(open_backend(index)) as opened:
-        [item] = opened.side("images").items.by_rows([0])
+        [item] = opened.collection("images").items.by_rows([0])
         assert (item.id, item.text) == ("1.jpg", "a red dog")
     aladin("index", "add", index, "--images", tmp_path / "[02].jpg")
     assert metadata_of(index).keys() == {"0.jpg", "1.jpg", "2.jpg"}

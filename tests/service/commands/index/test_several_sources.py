@@ -24,8 +24,8 @@ def aladin(*words: object, code: int = 0) -> Result:
 
 def ids(index: Path, target: Target = "images") -> list[str]:
     with closing(open_backend(index)) as opened:
-        side = opened.side(target)
-        return sorted(item.id for item in side.items.by_rows(range(side.count)))
+        collection = opened.collection(target)
+        return sorted(item.id for item in collection.items.by_rows(range(collection.count)))
 
 
 @pytest.fixture

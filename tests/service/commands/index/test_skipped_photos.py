@@ -54,9 +54,9 @@ async def test_a_build_counts_and_names_them(
     ]
     assert "3 skipped" in aladin("index", "info", index).stdout
     async with service(index=index) as client:
-        left_out = (await client.get("/v1/index")).json()["left_out"]
-    assert left_out["total"] == 3
-    (jxl,) = [group for group in left_out["reasons"] if "iphone.jxl" in group["names"]]
+        skipped = (await client.get("/v1/index")).json()["skipped"]
+    assert skipped["total"] == 3
+    (jxl,) = [group for group in skipped["reasons"] if "iphone.jxl" in group["names"]]
     assert jxl["reason"] == "JPEG XL cannot be read"
     # The same build again changes nothing, and what is new among them is noticed.
     assert "generation 1, 2 images" in aladin(*words, "--out", index, "--resume").stdout

@@ -34,8 +34,8 @@ def test_tune_publishes_what_it_prints(built: Path, tmp_path: Path) -> None:
     assert tuned["generation"] == 2
     info = json.loads(aladin("index", "info", built, "--json").stdout)
     for target in ("images", "texts"):
-        assert info["sides"][target]["ann"] == tuned[target]["ann"]
-        assert info["sides"][target]["tuning"] == tuned[target]["tuning"]
+        assert info["collections"][target]["ann"] == tuned[target]["ann"]
+        assert info["collections"][target]["tuning"] == tuned[target]["tuning"]
         assert tuned[target]["tuning"]["fidelity"] >= 0.5
         assert tuned[target]["ann"]["curve"][0]["search_ms"] > 0
     with Image.open(picture) as drawn:

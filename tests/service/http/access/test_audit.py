@@ -57,7 +57,7 @@ async def test_who_added_what(
         "ids": ["new\nline"],
         "added": ["new\nline"],
         "replaced": [],
-        "skipped": [],
+        "kept": [],
         "generation": 3,
     }
 

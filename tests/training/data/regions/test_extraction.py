@@ -70,7 +70,7 @@ def test_damaged_photos_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFi
     photos[3].photo.path.unlink()
     report = extract_regions(photos, Corner(), tmp_path / "out", batch_size=4)
     assert report.written == 1
-    assert [name for name, _ in report.left_out] == ["b", "c", "d"]
+    assert [name for name, _ in report.skipped] == ["b", "c", "d"]
     assert "skipped c: too small" in caplog.text
     assert list(open_regions(tmp_path / "out").keys()) == ["a"]
 

@@ -34,12 +34,12 @@ class ExtractionReport(NamedTuple):
     Attributes:
         written: Number of photos whose regions were detected now.
         kept: Number of photos whose regions existed.
-        left_out: Ids of photos that cannot be used, with reasons.
+        skipped: Ids of photos that cannot be used, with reasons.
     """
 
     written: int
     kept: int
-    left_out: tuple[tuple[str, str], ...]
+    skipped: tuple[tuple[str, str], ...]
 
 
 class _Read(NamedTuple):
@@ -79,7 +79,7 @@ def extract_regions(
     progress = progress or NullProgress()
     _claim(out, detector)
     kept = written = 0
-    left_out: list[tuple[str, str]] = []
+    skipped: list[tuple[str, str]] = []
     wanted: list[Record] = []
     seen: set[str] = set()
     for record in records:
@@ -99,9 +99,9 @@ def extract_regions(
                 written += 1
             else:
                 _LOG.warning("skipped %s: %s", record.id, found)
-                left_out.append((record.id, str(found)))
+                skipped.append((record.id, str(found)))
         progress.advance(len(batch))
-    return ExtractionReport(written, kept, tuple(left_out))
+    return ExtractionReport(written, kept, tuple(skipped))
 
 
 def region_file(out: Path, photo_id: str) -> Path:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from aladin_index.ann.corrected import open_correction
 from aladin_index.ann.first_stage_build import check_first_stages
-from aladin_index.build.catalogue import Catalogue, collection_source, listed
-from aladin_index.build.resume import (
+from aladin_index.building.catalogue import Catalogue, collection_source, listed
+from aladin_index.building.resume import (
     BuildPlan,
     begin,
     can_resume,
@@ -21,7 +21,7 @@ from aladin_index.build.resume import (
     items_a_shard,
     rows_of_part,
 )
-from aladin_index.build.shards import (
+from aladin_index.building.shards import (
     LocalEncoding,
     Shard,
     ShardEncoding,
@@ -60,14 +60,14 @@ class BuildReport:
     Attributes:
         generation: Number of the new live generation.
         counts: Number of items of each collection.
-        left_out: Items that could not be used, with the reason.
+        skipped: Items that could not be used, with the reason.
         seconds: Time in seconds by stage: list, read, decode, encode, write, ann; together the
             elapsed time.
     """
 
     generation: int
     counts: dict[Target, int]
-    left_out: list[SkippedItem]
+    skipped: list[SkippedItem]
     seconds: dict[str, float]
 
 
@@ -254,21 +254,21 @@ class _Build:
         shards: dict[Target, list[Shard]] = {}
         for target in self._catalogues:
             shards[target] = self._encode(target)
-        sides: dict[Target, CollectionSource] = {}
+        collections: dict[Target, CollectionSource] = {}
         for target, catalogue in self._catalogues.items():
             asking = [shard for other in shards if other != target for shard in shards[other]]
-            side = collection_source(
+            collection = collection_source(
                 shards[target],
                 asking,
                 catalogue,
                 settings.token_dtype,
                 settings.batch_size,
             )
-            left_out = [*catalogue.left_out(self._rows[target]), *side.left_out]
-            sides[target] = replace(side, left_out=left_out)
+            skipped = [*catalogue.skipped(self._rows[target]), *collection.skipped]
+            collections[target] = replace(collection, skipped=skipped)
         return write_generation(
             self._root,
-            sides,
+            collections,
             model,
             settings,
             self._plan.fingerprint,
@@ -298,20 +298,20 @@ class _Build:
             self._progress.note(resumed_after=float(len(rows) - left))
         if missing:
             items = self._catalogues[target].items
-            side = ShardWork(target=target, form=form, shards=missing, items=items)
-            self._encoding.encode(side, self._progress, self._seconds)
+            collection = ShardWork(target=target, form=form, shards=missing, items=items)
+            self._encoding.encode(collection, self._progress, self._seconds)
         shards = [shard for folder in planned if (shard := read_shard(folder, form)) is not None]
         assert len(shards) == len(planned)  # as `ShardEncoding` promises
         if target == "texts":
             warn_of_cut(found for shard in shards for found in shard.metadata().values())
-        left_out = [entry for shard in shards for entry in shard.left_out]
-        if self._settings.strict and left_out:  # of a resumed build, or by other machines
-            raise left_out[0].refused()
-        if len(left_out) == len(rows):
+        skipped = [entry for shard in shards for entry in shard.skipped]
+        if self._settings.strict and skipped:  # of a resumed build, or by other machines
+            raise skipped[0].refused()
+        if len(skipped) == len(rows):
             discard(self._root)
             raise InputError(
-                f"{target}: none of {len(left_out)} could be used, e.g. {brief(left_out[0].id)}: "
-                f"{left_out[0].reason}"
+                f"{target}: none of {len(skipped)} could be used, e.g. {brief(skipped[0].id)}: "
+                f"{skipped[0].reason}"
             )
         return shards
 
@@ -338,10 +338,10 @@ def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildRepo
     folder = generation_folder(root, generation)
     manifest = read_manifest(folder)
     counts: dict[Target, int] = {}
-    left_out: list[SkippedItem] = []
+    skipped: list[SkippedItem] = []
     for target in manifest.targets:
-        entry = manifest.side(target)
+        entry = manifest.collection(target)
         assert entry is not None
         counts[target] = entry.count
-        left_out += read_skipped(folder / target)
-    return BuildReport(generation=generation, counts=counts, left_out=left_out, seconds=seconds)
+        skipped += read_skipped(folder / target)
+    return BuildReport(generation=generation, counts=counts, skipped=skipped, seconds=seconds)

@@ -128,7 +128,7 @@ def discard(root: Path) -> None:
 
 def fingerprint_of(
     model: ModelEntry,
-    sides: Mapping[Target, str],
+    collections: Mapping[Target, str],
     settings: BuildSettings,
     calibration: Calibration | None = None,
     correction: HubCorrection | None = None,
@@ -137,7 +137,7 @@ def fingerprint_of(
 
     Args:
         model: Model entry of the checkpoint.
-        sides: Fingerprint of the items of each collection that is built.
+        collections: Fingerprint of the items of each collection that is built.
         settings: Settings of the build.
         calibration: Calibration that the index gets.
         correction: Hubness correction that its items get, which its constants identify.
@@ -149,7 +149,7 @@ def fingerprint_of(
         None if each is None else dump_config(each)
         for each in (calibration, None if correction is None else correction.constants)
     ]
-    text = json.dumps([dump_config(model), dict(sides), effective, *known], sort_keys=True)
+    text = json.dumps([dump_config(model), dict(collections), effective, *known], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.build.resume import (
+from aladin_index.building.resume import (
     BuildPlan,
     begin,
     discard,

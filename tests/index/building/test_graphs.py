@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import EMBEDDINGS, MODEL, generation_folder
 from aladin_index.generations.reader import open_index

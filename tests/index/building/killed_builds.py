@@ -1,6 +1,6 @@
 """Builds that die by SIGKILL, each in a process of its own, and are then resumed.
 
-    python -m tests.index.build.killed_builds CHECKPOINT PHOTOS OUT
+    python -m tests.index.building.killed_builds CHECKPOINT PHOTOS OUT
 
 Writes ``OUT/PLACE-N`` for each place to die, and prints the names of those.
 """
@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings
 from aladin_network.graphs.threads import set_compute_threads

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aladin_index.build.shards import EMBEDDINGS, LENGTHS, ROWS, SIZES_PX, Shard
+from aladin_index.building.shards import EMBEDDINGS, LENGTHS, ROWS, SIZES_PX, Shard
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import (
     ImageItem,
@@ -49,7 +49,7 @@ _SCHEMA = """
 CREATE TABLE items (
     row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, path TEXT, item TEXT NOT NULL
 );
-CREATE TABLE left_out (
+CREATE TABLE skipped (
     number INTEGER PRIMARY KEY, row INTEGER NOT NULL, id TEXT NOT NULL, reason TEXT NOT NULL
 );
 CREATE TABLE file_states (row INTEGER PRIMARY KEY, state TEXT NOT NULL);
@@ -87,10 +87,10 @@ class Catalogue:
             for item, state in items
         ]
 
-    def left_out(self, rows: range) -> list[SkippedItem]:
+    def skipped(self, rows: range) -> list[SkippedItem]:
         """Read what the source skipped among some consecutive items, or after the last one."""
         end = rows.stop + (rows.stop == self.count)
-        statement = "SELECT id, reason FROM left_out WHERE row >= ? AND row < ? ORDER BY number"
+        statement = "SELECT id, reason FROM skipped WHERE row >= ? AND row < ? ORDER BY number"
         return [
             SkippedItem(*line) for line in self._connection.execute(statement, (rows.start, end))
         ]
@@ -115,7 +115,7 @@ class Catalogue:
                 digest.update(f"{line} {state}\n".encode())
             insert = "INSERT OR REPLACE INTO file_states VALUES (?, ?)"
             self._connection.executemany(insert, found)
-        for item_id, reason in self.left_out(rows):
+        for item_id, reason in self.skipped(rows):
             digest.update(f"left out {item_id} {reason}\n".encode())
         return digest.hexdigest()
 
@@ -223,7 +223,7 @@ class _Writer:
             item = SkippedItem(printable(item.id) or f"item {self._seen}", reason)
         if self._settings.strict:
             raise item.refused()
-        statement = "INSERT INTO left_out (row, id, reason) VALUES (?, ?, ?)"
+        statement = "INSERT INTO skipped (row, id, reason) VALUES (?, ?, ?)"
         self._connection.execute(statement, (self._row, *item))
         return False
 
@@ -256,10 +256,10 @@ class _Writer:
 
 def _but(connection: sqlite3.Connection) -> str:
     """Describe the skipped items, for an error message."""
-    count = connection.execute("SELECT COUNT(*) FROM left_out").fetchone()[0]
+    count = connection.execute("SELECT COUNT(*) FROM skipped").fetchone()[0]
     if count == 0:
         return ""
-    first = "SELECT id, reason FROM left_out ORDER BY number LIMIT 1"
+    first = "SELECT id, reason FROM skipped ORDER BY number LIMIT 1"
     item_id, reason = connection.execute(first).fetchone()
     return f"; {count} skipped, e.g. {brief(item_id)}: {reason}"
 
@@ -297,7 +297,7 @@ def collection_source(
         embedding_dim=shards[0].format.embedding_dim,
         codec=codec,
         parts=_parts(shards, catalogue, codec, batch_size),
-        left_out=[entry for shard in shards for entry in shard.left_out],
+        skipped=[entry for shard in shards for entry in shard.skipped],
         count=sum(len(shard.array(ROWS)) for shard in shards),
     )
 

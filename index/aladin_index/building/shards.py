@@ -9,7 +9,7 @@ shard-00000/
   boxes.npy        (regions, 4) float32, of all photos one after the other; regions only
   box_counts.npy   (items,) int64, of each photo, 0 where they are not known; regions only
   metadata.json    metadata that the photos themselves tell, by row; only if there are any
-  left_out.json    items that were skipped
+  skipped.json    items that were skipped
 
 A build plans its shards, has those that are missing encoded, in this process or elsewhere, and goes
 on from their files:
@@ -75,7 +75,7 @@ class ShardFormat:
         """Return the format of a network's encodings.
 
         Tokens are float16 until all shards are there: a codebook is made from all of them, and
-        they are rounded with what the other side's tokens are like.
+        they are rounded with what the other collection's tokens are like.
         """
         codec = TokenCodec("float16", model.token_dim)
         has_boxes = model.image.encoder.reads == "regions"
@@ -88,12 +88,12 @@ class Shard:
 
     Attributes:
         folder: Folder of its files.
-        left_out: Items that could not be used.
+        skipped: Items that could not be used.
         format: Format of its arrays.
     """
 
     folder: Path
-    left_out: list[SkippedItem]
+    skipped: list[SkippedItem]
     format: ShardFormat
 
     def array(self, name: str) -> NDArray[Any]:
@@ -134,7 +134,7 @@ def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
     if not folder.is_dir():
         return None
     lines = json.loads((folder / SKIPPED).read_text(encoding="utf-8"))
-    return Shard(folder=folder, left_out=[SkippedItem(*line) for line in lines], format=format)
+    return Shard(folder=folder, skipped=[SkippedItem(*line) for line in lines], format=format)
 
 
 def write_shard(
@@ -154,21 +154,21 @@ def write_shard(
     Raises:
         OSError: If the disk is full, or cannot be written.
     """
-    left_out: list[SkippedItem] = []
+    skipped: list[SkippedItem] = []
     metadata: dict[int, Mapping[str, str | float]] = {}
     with atomic_folder(folder) as partial:
         with _ShardFiles(partial, format) as files:
             for batch in batches:
                 usable = batch.usable
-                left_out += batch.left_out
+                skipped += batch.skipped
                 metadata |= {each.row: each.metadata for each in usable if each.metadata}
                 if batch.encoding is not None:
                     with seconds.measure("write"):
                         files.append(usable, batch.encoding)
         if metadata:
             (partial / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
-        (partial / SKIPPED).write_text(json.dumps(left_out), encoding="utf-8")
-    return Shard(folder=folder, left_out=left_out, format=format)
+        (partial / SKIPPED).write_text(json.dumps(skipped), encoding="utf-8")
+    return Shard(folder=folder, skipped=skipped, format=format)
 
 
 def shard_files(folder: Path) -> dict[str, NDArray[np.uint8]]:
@@ -304,8 +304,8 @@ class LocalEncoding:
 def _checked(batches: Iterable[EncodedItems], settings: BuildSettings) -> Generator[EncodedItems]:
     """Pass batches on; where the settings are strict, refuse the first item of no use."""
     for batch in batches:
-        if settings.strict and batch.left_out:
-            raise batch.left_out[0].refused()
+        if settings.strict and batch.skipped:
+            raise batch.skipped[0].refused()
         yield batch
 
 

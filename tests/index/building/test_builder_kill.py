@@ -3,11 +3,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aladin_index.build.builder import build_index
+from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings
 
-SCRIPT = "tests.index.build.killed_builds"
+SCRIPT = "tests.index.building.killed_builds"
 
 
 def content(folder: Path) -> dict[str, bytes]:

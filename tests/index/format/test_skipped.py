@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from aladin_index.format.layout import SKIPPED, generation_folder
-from aladin_index.format.left_out import (
+from aladin_index.format.manifest import Manifest
+from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import (
     FOLLOWED,
-    LeftOutGroup,
+    SkippedGroup,
     by_reason,
     read_follow_record,
-    read_left_out,
+    read_skipped_summary,
     record_stop,
     write_follow_record,
 )
-from aladin_index.format.manifest import Manifest
-from aladin_index.format.records import SkippedItem
 
 HEIC = [SkippedItem(f"IMG_{number}.HEIC", "HEIC needs a package") for number in range(30)]
 DAMAGED = SkippedItem("a.jpg", "damaged or cut short")
@@ -41,9 +41,9 @@ def index(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def lacking(index: Path) -> tuple[int, list[LeftOutGroup], dict[str, int], str | None]:
+def lacking(index: Path) -> tuple[int, list[SkippedGroup], dict[str, int], str | None]:
     manifest: Manifest = Live()  # type: ignore[assignment]
-    found = read_left_out(index, manifest)
+    found = read_skipped_summary(index, manifest)
     return found.total, found.reasons, found.other_files, found.not_followed
 
 

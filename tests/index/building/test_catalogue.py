@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from aladin_index.build import catalogue as module
-from aladin_index.build.catalogue import Catalogue, write_catalogue
+from aladin_index.building import catalogue as module
+from aladin_index.building.catalogue import Catalogue, write_catalogue
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import BuildSettings, MetadataLimits
@@ -81,10 +81,10 @@ def test_items_that_no_index_could_hold_are_left_out_where_they_stand(tmp_path: 
     items = [text("a"), text(""), text("b"), text("a"), text("c\n"), text("d", metadata={"x": {1}})]
     found = catalogue(tmp_path, [*items, text("e")])
     assert [item.id for item in found.items(range(3))] == ["a", "b", "e"]
-    assert found.left_out(range(1)) == []
-    left_out = found.left_out(range(3))
-    assert [each.id for each in left_out] == ["item 2", "a", "c\\n", "d"]
-    assert left_out[1].reason == "texts: id 'a' repeats, item 4 after item 1"
+    assert found.skipped(range(1)) == []
+    skipped = found.skipped(range(3))
+    assert [each.id for each in skipped] == ["item 2", "a", "c\\n", "d"]
+    assert skipped[1].reason == "texts: id 'a' repeats, item 4 after item 1"
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (7, 999), (999, 1000), (3, 2345)])
@@ -93,9 +93,9 @@ def test_a_repeated_id_is_named_with_both_places(tmp_path: Path, first: int, sec
     ids[first] = ids[second] = "twice"
     found = catalogue(tmp_path, map(text, ids))
     assert found.count == 2999
-    (left_out,) = found.left_out(range(2999))
-    assert left_out.id == "twice"
-    assert left_out.reason.endswith(f"repeats, item {second + 1} after item {first + 1}")
+    (skipped,) = found.skipped(range(2999))
+    assert skipped.id == "twice"
+    assert skipped.reason.endswith(f"repeats, item {second + 1} after item {first + 1}")
 
 
 def test_the_fingerprint_is_of_what_was_said_and_of_the_files(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ def test_what_a_source_left_out_goes_with_the_items_it_stood_among(tmp_path: Pat
     before, between, behind = (SkippedItem(f"{name}.heic", "HEIC") for name in ("0", "1a", "3"))
     listed = catalogue(tmp_path, [before, text("1"), between, text("2"), behind])
     assert listed.items(range(2)) == [text("1"), text("2")]
-    assert listed.left_out(range(2)) == [before, between, behind]
-    assert listed.left_out(range(1)) == [before]
-    assert listed.left_out(range(1, 2)) == [between, behind]
+    assert listed.skipped(range(2)) == [before, between, behind]
+    assert listed.skipped(range(1)) == [before]
+    assert listed.skipped(range(1, 2)) == [between, behind]
     without = catalogue(tmp_path, [text("1"), text("2")])
     assert without.fingerprint(range(2)) != listed.fingerprint(range(2))
     with pytest.raises(InputError, match=r"got none; 2 skipped, e\.g\. '0\.heic': HEIC"):

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.build.builder import build_index
-from aladin_index.build.shards import ShardFormat
+from aladin_index.building.builder import build_index
+from aladin_index.building.shards import ShardFormat
 from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.item_encoders import Prepared
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -81,8 +81,8 @@ def left_behind(out: Path) -> list[str]:
 
 def ids(out: Path) -> list[str]:
     with open_index(out) as opened:
-        side = opened.side("images")
-        return [item.id for item in side.items.by_rows(range(side.entry.count))]
+        collection = opened.collection("images")
+        return [item.id for item in collection.items.by_rows(range(collection.entry.count))]
 
 
 def test_broken_items_among_good_ones_are_left_out_and_named(
@@ -111,18 +111,18 @@ def test_broken_items_among_good_ones_are_left_out_and_named(
     progress = Recorder()
     report = build_index(tiny_checkpoint, tmp_path / "index", some, words, settings, progress)
     assert report.counts == {"images": 5, "texts": 1}
-    left_out = dict(report.left_out)
-    assert set(left_out) == {*broken, "too many pixels", "blank"}
-    assert "0 bytes" in left_out["empty"]
-    assert "not an image" in left_out["no picture"]
-    assert "cut short" in left_out["cut short"]
-    assert "No such file" in left_out["missing"]
-    assert "100 x 100 pixels, limit 9999" in left_out["too many pixels"]
-    assert left_out["blank"] == "the text is empty"
+    skipped = dict(report.skipped)
+    assert set(skipped) == {*broken, "too many pixels", "blank"}
+    assert "0 bytes" in skipped["empty"]
+    assert "not an image" in skipped["no picture"]
+    assert "cut short" in skipped["cut short"]
+    assert "No such file" in skipped["missing"]
+    assert "100 x 100 pixels, limit 9999" in skipped["too many pixels"]
+    assert skipped["blank"] == "the text is empty"
     assert ids(tmp_path / "index") == [item.id for item in images[:5]]
     with open_index(tmp_path / "index") as opened:
-        assert opened.side("images").entry.left_out == 5
-        assert opened.side("texts").entry.left_out == 1
+        assert opened.collection("images").entry.skipped == 5
+        assert opened.collection("texts").entry.skipped == 1
     assert progress.pieces == [
         ["photos listed", None, 10],
         ["texts listed", None, 2],
@@ -180,7 +180,7 @@ def test_a_rebuild_adds_a_generation(
     assert build_index(tiny_checkpoint, out, images[:9], None, SETTINGS).generation == 2
     assert published_generations(out) == [1, 2]
     assert len(ids(out)) == 9
-    assert before.side("images").items.by_rows([3])[0].id == images[3].id
+    assert before.collection("images").items.by_rows([3])[0].id == images[3].id
     before.close()
     # The index needs nothing else: the copy of the model is the one to build with.
     assert build_index(out / "model", out, images[:2], None, SETTINGS).generation == 3
@@ -307,8 +307,8 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
             return Encoding(embedding, embedding[:, None, :], mask)
 
     form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))
-    monkeypatch.setattr("aladin_index.build.shards.item_encoder", lambda *_, **_options: Fake())
-    monkeypatch.setattr("aladin_index.build.shards.ShardFormat.of", lambda *_: form)
+    monkeypatch.setattr("aladin_index.building.shards.item_encoder", lambda *_, **_options: Fake())
+    monkeypatch.setattr("aladin_index.building.shards.ShardFormat.of", lambda *_: form)
     items = (TextItem(id=str(row), text="words") for row in range(20_000))
     settings = BuildSettings(batch_size=50, ann="exact", readers=2)
     build_index(tiny_checkpoint, tmp_path / "index", None, items, settings)
@@ -343,7 +343,7 @@ def test_a_build_that_is_done_is_not_made_live_over_a_later_one(
     out = tmp_path / "index"
     with pytest.MonkeyPatch.context() as patch:
         # Killed before its work is thrown away, that is.
-        patch.setattr("aladin_index.build.builder.discard", lambda _: None)
+        patch.setattr("aladin_index.building.builder.discard", lambda _: None)
         build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
     merge_indexes([Path(shutil.copytree(out, tmp_path / "copy"))], out)
     resumed = dataclasses.replace(SETTINGS, resume=True)
@@ -389,8 +389,8 @@ def no_space(*_: object, **__: object) -> None:
     "place",
     [
         "aladin_index.generations.collection_writer.NpyWriter",
-        "aladin_index.build.shards.NpyWriter",
-        "aladin_index.build.resume.write_json",
+        "aladin_index.building.shards.NpyWriter",
+        "aladin_index.building.resume.write_json",
     ],
 )
 def test_a_full_disk_leaves_the_old_generation_live(
@@ -455,7 +455,7 @@ def test_the_manifest_tells_how_the_first_stage_was_built_and_measured(
 ) -> None:
     build_index(tiny_checkpoint, tmp_path / "index", images, None, BuildSettings(ann=ann))
     with open_index(tmp_path / "index") as opened:
-        entry = opened.side("images").entry.ann
+        entry = opened.collection("images").entry.ann
         assert entry.factory == ("Flat" if ann == "exact" else ann)
         assert (entry.search_width is None) == (ann == "exact")
         assert entry.recall_at == entry.recall_queries == len(images)
@@ -513,8 +513,8 @@ def test_a_calibration_of_other_photos_is_marked(
     made = make_calibration(model_id, data=[f"photo {each}" for each in data])
     write_calibration(checkpoint, made)
     texts = [TextItem(id=f"{image.id}#0", text="some words") for image in images]
-    sides: tuple[Any, Any] = (images, None) if target == "images" else (None, texts)
-    build_index(checkpoint, out, *sides, SETTINGS)
+    collections: tuple[Any, Any] = (images, None) if target == "images" else (None, texts)
+    build_index(checkpoint, out, *collections, SETTINGS)
     stored = read_manifest(generation_folder(out, 1)).calibration
     assert stored is not None
     assert stored.other_photos is marked
@@ -522,7 +522,7 @@ def test_a_calibration_of_other_photos_is_marked(
     on_index = dataclasses.replace(stored.fitted_on, searched="index")
     store_calibration(out, dataclasses.replace(made, fitted_on=on_index))
     (checkpoint / "calibration.json").unlink()
-    rebuilt = build_index(checkpoint, out, *sides, SETTINGS).generation
+    rebuilt = build_index(checkpoint, out, *collections, SETTINGS).generation
     stored = read_manifest(generation_folder(out, rebuilt)).calibration
     assert stored is not None
     assert stored.other_photos is False
@@ -542,11 +542,11 @@ def test_a_text_that_is_too_long_is_cut_and_its_metadata_say_so(
     with contextlib.closing(open_writer(tmp_path / "index", checkpoint.model_id)) as writer:
         added = [TextItem(id="added", text=long, metadata={"from": "me"})]
         counts = add_items(writer, checkpoint.model, "texts", added, AddSettings())
-    assert (counts.added, counts.left_out) == (1, [])
+    assert (counts.added, counts.skipped) == (1, [])
     assert "1 texts are longer than the network reads" in caplog.text
     with open_index(tmp_path / "index") as opened:
         searcher = TwoStageSearcher(opened)
-        items = [opened.side("texts").items.by_id(each) for each in ("short", "long")]
+        items = [opened.collection("texts").items.by_id(each) for each in ("short", "long")]
         assert [each and each.metadata for each in items] == [{}, {"cut_to_tokens": 32}]
         assert [each and each.text for each in items] == ["dogs " * 30, long]
         short, cut, later = (

@@ -34,7 +34,7 @@ class FollowRecord:
 
     Attributes:
         schema_version: Version of the file.
-        left_out: Id and reason of each file that looks like a photo and cannot be used.
+        skipped: Id and reason of each file that looks like a photo and cannot be used.
         other_files: Number of files that are no photos, by kind.
         stopped: Why the folders are not followed any more, or None.
     """
@@ -42,12 +42,12 @@ class FollowRecord:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     schema_version: int = SCHEMA_VERSION
-    left_out: list[list[str]] = field(default_factory=list[list[str]])
+    skipped: list[list[str]] = field(default_factory=list[list[str]])
     other_files: dict[str, int] = field(default_factory=dict[str, int])
     stopped: str | None = None
 
 
-class LeftOutGroup(NamedTuple):
+class SkippedGroup(NamedTuple):
     """Files that are left out for one reason.
 
     Attributes:
@@ -62,7 +62,7 @@ class LeftOutGroup(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class SkippedSummary:
     """What an index lacks of its sources.
 
     Attributes:
@@ -73,31 +73,31 @@ class LeftOut:
     """
 
     total: int = 0
-    reasons: list[LeftOutGroup] = field(default_factory=list[LeftOutGroup])
+    reasons: list[SkippedGroup] = field(default_factory=list[SkippedGroup])
     other_files: dict[str, int] = field(default_factory=dict[str, int])
     not_followed: str | None = None
 
 
 def by_reason(
     items: Iterable[SkippedItem], most_groups: int = 20, most_names: int = 20
-) -> list[LeftOutGroup]:
+) -> list[SkippedGroup]:
     """Group what is left out by reason, the most frequent first."""
     names: dict[str, list[str]] = {}
     for item in items:
         names.setdefault(item.reason, []).append(item.id)
-    groups = [LeftOutGroup(reason, len(ids), ids[:most_names]) for reason, ids in names.items()]
+    groups = [SkippedGroup(reason, len(ids), ids[:most_names]) for reason, ids in names.items()]
     return sorted(groups, key=lambda group: -group.count)[:most_groups]
 
 
 def write_follow_record(
-    root: Path, left_out: Iterable[SkippedItem], other_files: Mapping[str, int]
+    root: Path, skipped: Iterable[SkippedItem], other_files: Mapping[str, int]
 ) -> None:
     """Record what a pass over followed folders left out.
 
     Raises:
         OSError: If the index cannot be written.
     """
-    record = FollowRecord(left_out=[list(each) for each in left_out], other_files={**other_files})
+    record = FollowRecord(skipped=[list(each) for each in skipped], other_files={**other_files})
     if read_follow_record(root) != record:
         write_json(root / FOLLOWED, dump_config(record))
 
@@ -129,10 +129,10 @@ def skipped_of(root: Path, generation: int, target: Target) -> list[SkippedItem]
     record = read_follow_record(root) if target == "images" else None
     if record is None:
         return read_skipped(generation_folder(root, generation) / target)
-    return [SkippedItem(*each) for each in record.left_out]
+    return [SkippedItem(*each) for each in record.skipped]
 
 
-def read_left_out(root: Path, manifest: Manifest) -> LeftOut:
+def read_skipped_summary(root: Path, manifest: Manifest) -> SkippedSummary:
     """Return what an index in files lacks; a list of a build that is damaged counts as empty.
 
     Args:
@@ -144,7 +144,7 @@ def read_left_out(root: Path, manifest: Manifest) -> LeftOut:
         with suppress(IndexCorruptError):  # `aladin index verify` reports it
             items += skipped_of(root, manifest.generation, target)
     record = read_follow_record(root) or FollowRecord()
-    return LeftOut(
+    return SkippedSummary(
         total=len(items),
         reasons=by_reason(items),
         other_files=record.other_files,

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.build.shards import (
+from aladin_index.building.shards import (
     EMBEDDINGS,
     LENGTHS,
     ROWS,
@@ -48,7 +48,7 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
     assert shard == written
     rows = shard.array(ROWS).tolist()
     assert rows == [2, 3, 5, 6, 7]
-    assert shard.left_out == [SkippedItem("gone", "No such file or directory")]
+    assert shard.skipped == [SkippedItem("gone", "No such file or directory")]
     photos = [read_image(items[row].path) for row in rows]
     assert list(map(tuple, shard.array(SIZES_PX).tolist())) == [photo.size for photo in photos]
     expected = encode_photos(model, photos)
@@ -69,7 +69,7 @@ def test_a_shard_without_a_usable_item_says_so(tmp_path: Path, tiny_checkpoint: 
     shard = read_shard(tmp_path / "shard", form)
     assert shard is not None
     assert len(shard.array(ROWS)) == shard.tokens().count == 0
-    assert [entry.id for entry in shard.left_out] == ["a", "b"]
+    assert [entry.id for entry in shard.skipped] == ["a", "b"]
 
 
 def test_a_shard_that_could_not_be_finished_is_not_there(
