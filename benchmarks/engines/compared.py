@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.generations.reader import open_index
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from benchmarks.engines.task import CANDIDATES, TOP, Task, best_of, fastest, open_photos
@@ -70,7 +70,7 @@ class AladinEngine:
         window = task.windows[query]
         encoding = text_encoding(task.queries.embeddings[query], task.queries.words[query])
         result = self._searcher.search(
-            EncodedQuery(encoding, "text"),
+            Term(encoding, "text"),
             "images",
             SearchOptions(
                 k=TOP,

@@ -47,8 +47,8 @@ from aladin_index.format.layout import (
     live_generation,
 )
 from aladin_index.generations.reader import open_index
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import AladinError, IndexNotReadyError
@@ -224,9 +224,7 @@ def _search(index: Path) -> tuple[int, Answer]:
     use_one_thread()  # a forked process has no other
     with open_index(index) as opened:
         query = encode_texts(opened.checkpoint.model, [_QUERY])
-        result = TwoStageSearcher(opened).search(
-            EncodedQuery(query, "text"), "images", SearchOptions(k=10)
-        )
+        result = TwoStageSearcher(opened).search(Term(query, "text"), "images", SearchOptions(k=10))
         return opened.generation, [(hit.id, hit.score) for hit in result.hits]
 
 

@@ -24,8 +24,8 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
@@ -200,7 +200,7 @@ def _sees_whole_groups(index: SearchIndex, chance: np.random.Generator) -> bool:
     hits = (
         TwoStageSearcher(index)
         .search(
-            EncodedQuery(some_query(chance), "text"),
+            Term(some_query(chance), "text"),
             "images",
             SearchOptions(k=everything, candidates=everything),
         )

@@ -18,7 +18,7 @@ from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.format.npy import write_npy
 from aladin_index.generations.reader import open_collection
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
 from aladin_network.errors import ConfigError

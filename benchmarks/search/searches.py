@@ -20,9 +20,9 @@ from aladin_index.ann import faiss
 from aladin_index.ann.first_stage import exact_search, largest
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.generations.reader import open_index
-from aladin_index.search.backend import EncodedQuery
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_index.tokens.maxsim import alignment_with_all
@@ -59,7 +59,7 @@ class TextSearches:
 
     def asked(self, turn: int, candidates: int) -> AskedSearch:
         """Return the search with query number `turn`, starting over after the last query."""
-        query = EncodedQuery(self._encodings[turn % len(self._encodings)], "text")
+        query = Term(self._encodings[turn % len(self._encodings)], "text")
         return AskedSearch(query, "images", SearchOptions(k=TOP, candidates=candidates, fusion=1.0))
 
     def search(self, turn: int, candidates: int) -> SearchAnswer:

@@ -10,7 +10,7 @@ from aladin_network.types import Target
 
 if TYPE_CHECKING:
     from aladin_index.format.manifest import Manifest
-    from aladin_index.search.backend import SearchBackend
+    from aladin_index.search.collection import SearchBackend
 
 _PAGE = 200
 Order = Literal["desc", "asc"]

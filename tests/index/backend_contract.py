@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from aladin_index.open import open_backend, open_writer
-from aladin_index.search.backend import SearchBackend
+from aladin_index.search.collection import SearchBackend
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration

@@ -13,7 +13,7 @@ import pytest
 from aladin_index.changes.writer import ItemWriter
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
 from aladin_index.open import open_backend, open_writer
-from aladin_index.search.backend import SearchBackend
+from aladin_index.search.collection import SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (

@@ -29,7 +29,7 @@ from aladin_index.generations.writer import (
     write_generation,
 )
 from aladin_index.items.tables import StoredItem, write_items
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aladin_index.generations.collection_writer import live_parts
 from aladin_index.generations.reader import open_index
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import encode_photos, encode_texts
@@ -61,7 +61,7 @@ def assert_stored_alike(index: Path, expected: Path) -> None:
 
 
 def _stored_photos(
-    live: LiveCollection,
+    live: FileCollection,
 ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
     return {
         item.id: (np.array(vector), live.tokens(item.row))

@@ -13,7 +13,7 @@ import pytest
 from aladin_index.changes.writer import NewItems
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import open_backend
-from aladin_index.search.backend import SearchBackend, SecondStageQuery
+from aladin_index.search.collection import SearchBackend, SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import Checkpoint

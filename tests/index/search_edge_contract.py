@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.search.backend import EncodedPart, EncodedParts, Role
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedPart, EncodedParts
+from aladin_index.search.results import Role
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import Target
 from tests.index.contract_items import ODD_IDS, KnownItems, made_up_query

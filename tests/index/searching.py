@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.scoring.encoding import Encoding
@@ -43,7 +43,7 @@ def run_search(
         deadline_s: End of the time for the answer, by `time.monotonic`.
         options: Fields of `SearchOptions`.
     """
-    query = EncodedQuery(encoding, modality, text, size_px, boxes, own_id=own_id)
+    query = Term(encoding, modality, text, size_px, boxes, own_id=own_id)
     if deadline_s is None:
         return searcher.search(query, target, SearchOptions(**options))
     options = {**options, "timeout_ms": 1.0}

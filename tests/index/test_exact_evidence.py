@@ -16,8 +16,8 @@ from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.evidence import score_pair, word_evidence
+from aladin_index.search.query import Term
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
@@ -121,7 +121,7 @@ def test_a_pair_alone_scores_as_in_a_search(
             item = collection.items.by_id(hit.id)
             assert item is not None
             pair = score_pair(
-                model, EncodedQuery(query, modality, words, size_px), modality, collection, item
+                model, Term(query, modality, words, size_px), modality, collection, item
             )
             assert pair.match == pytest.approx(hit.stages.match.score, abs=1e-6)
             assert hit.stages.align is not None
@@ -147,6 +147,4 @@ def test_without_tokens_there_is_no_evidence(
         assert item is not None
         query = encode_texts(checkpoint.model, ["a dog"])
         with pytest.raises(InputError, match="imported without tokens"):
-            score_pair(
-                checkpoint.model, EncodedQuery(query, "text", "a dog"), "text", collection, item
-            )
+            score_pair(checkpoint.model, Term(query, "text", "a dog"), "text", collection, item)

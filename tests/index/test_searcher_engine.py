@@ -16,8 +16,8 @@ from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter
-from aladin_index.search.backend import Collection
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.collection import Collection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
@@ -42,7 +42,7 @@ def _no_answer(method: str, *_: Any) -> None:
 class SlowCollection:
     """A collection whose methods ask an engine first."""
 
-    def __init__(self, collection: LiveCollection, engine: Engine) -> None:
+    def __init__(self, collection: FileCollection, engine: Engine) -> None:
         self._collection = collection
         self._engine = engine
 

@@ -21,7 +21,7 @@ from aladin_index.ann import faiss
 from aladin_index.ann.first_stage import FirstStage, best_of
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn
 from aladin_index.items.selection import Selection
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from aladin_index.tokens.maxsim import SecondStage
 from aladin_network.types import DeviceName, FirstStageName, Modality
 

@@ -15,7 +15,7 @@ from aladin_index.engines.rows import EngineItem, is_unicode
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
+from aladin_index.search.collection import Everything, Ordered, SecondStageQuery
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
@@ -84,7 +84,7 @@ class EngineCollection:
         num_candidates: int,
         second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
-        """Order the first `count` items, see `aladin_index.search.backend.Collection`.
+        """Order the first `count` items, see `aladin_index.search.collection.Collection`.
 
         The engine is asked for `num_candidates` items, then for twice as many, and so on. Further
         items of a wider search are appended to those of the narrower ones, so that a longer order
@@ -121,7 +121,7 @@ class EngineCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `aladin_index.search.backend.Collection`."""
+        """Score items by late interaction, see `aladin_index.search.collection.Collection`."""
         store, asked = self._token_store(rows), COMPARED_AS[modality, self.target]
         return alignment_with_candidates(query, asked, store, np.arange(store.count))
 

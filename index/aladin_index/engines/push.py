@@ -32,7 +32,7 @@ from aladin_index.generations.collection_writer import EncodedPart, live_parts
 from aladin_index.generations.history import earlier_generations
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import feedback_from
 from aladin_network.config import dump_config
@@ -198,7 +198,7 @@ class _Push:
         self._client, self._index, self._folder = client, index, folder
         self._location, self._settings = location, settings
         self._done: dict[str, int] = {}
-        self.collections: dict[Target, LiveCollection] = {
+        self.collections: dict[Target, FileCollection] = {
             target: index.collection(target) for target in index.manifest.targets
         }
         self.generation = 1
@@ -334,7 +334,7 @@ class _Push:
         return replace(codec, feedback=feedback)
 
 
-def _schema(collection: LiveCollection) -> CollectionSchema:
+def _schema(collection: FileCollection) -> CollectionSchema:
     longest = int(np.diff(collection.base.tokens.offsets).max(initial=0))
     if collection.changes is not None:
         longest = max(longest, int(collection.changes.token_counts.max(initial=0)))

@@ -25,7 +25,7 @@ from aladin_index.format.npy import NpyWriter
 from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, EncodedPart, live_parts
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import ConfigError, IndexWriteError, InputError
 from aladin_network.files import atomic_folder
@@ -100,7 +100,7 @@ class _CollectionExport:
     """
 
     def __init__(
-        self, root: Path, folder: Path, collection: LiveCollection, rows_a_part: int
+        self, root: Path, folder: Path, collection: FileCollection, rows_a_part: int
     ) -> None:
         self._root, self._folder = root, folder
         place = folder if collection.target == "images" else folder / TEXTS_FOLDER

@@ -21,7 +21,7 @@ from aladin_index.format.manifest import BIASES, CollectionEntry, Tuning
 from aladin_index.format.npy import NpyWriter, write_npy
 from aladin_index.format.records import SkippedItem
 from aladin_index.items.tables import StoredItem, write_items
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
@@ -249,7 +249,7 @@ class FittedPhotos:
 
 
 def live_parts(
-    collection: LiveCollection, items_at_a_time: int = ITEMS_AT_A_TIME
+    collection: FileCollection, items_at_a_time: int = ITEMS_AT_A_TIME
 ) -> Iterator[EncodedPart]:
     """Yield the live items of a collection in row order, with tokens in their stored form.
 
@@ -283,7 +283,7 @@ def live_parts(
         )
 
 
-def items_of(collection: LiveCollection, rows: NDArray[np.int64]) -> list[StoredItem]:
+def items_of(collection: FileCollection, rows: NDArray[np.int64]) -> list[StoredItem]:
     """Read some items, each with the state of its file that was recorded last.
 
     Args:

@@ -30,7 +30,7 @@ from aladin_index.generations.published import drop_generations, drop_photos
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import write_generation
 from aladin_index.items.tables import insert_items
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.types import NullProgress, Progress, Target
@@ -166,7 +166,7 @@ class _Folding:
         new_rows: (rows,) int64, where each row goes; -1 for those that are left out.
     """
 
-    def __init__(self, live: LiveCollection) -> None:
+    def __init__(self, live: FileCollection) -> None:
         self.live = live
         self.rows = live.entry.count if live.changes is None else live.changes.rows
         selection = live.selection

@@ -28,7 +28,7 @@ from aladin_index.generations.collection_writer import CollectionSource, Encoded
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import install_model, write_generation
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration
@@ -105,7 +105,7 @@ class _Part:
     """One collection of one of the indexes, in its state at the start of the merge."""
 
     index: SearchIndex
-    collection: LiveCollection
+    collection: FileCollection
 
     @property
     def folder(self) -> Path:

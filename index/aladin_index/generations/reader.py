@@ -32,7 +32,7 @@ from aladin_index.format.npy import map_npy, map_pages
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import ItemStore
-from aladin_index.search.live_collection import LiveCollection, StoredCollection
+from aladin_index.search.file_collection import FileCollection, StoredCollection
 from aladin_index.settings import EXACT_ALIGN
 from aladin_index.tokens.bound_files import open_bounds
 from aladin_index.tokens.lazy_bounds import LazyBounds
@@ -98,7 +98,7 @@ class SearchIndex:
             return None
         return open_correction(generation_folder(self.path, self.generation))
 
-    def collection(self, target: Target, filter: Filter | None = None) -> LiveCollection:
+    def collection(self, target: Target, filter: Filter | None = None) -> FileCollection:
         """Return one collection as it is now, with all committed changes of any process.
 
         Args:
@@ -112,7 +112,7 @@ class SearchIndex:
         base = self.images if target == "images" else self.texts
         if base is None:
             raise NoSuchTargetError(target, " and ".join(self.manifest.targets))
-        return LiveCollection(base=base, changes=self.changes[target].snapshot(), filter=filter)
+        return FileCollection(base=base, changes=self.changes[target].snapshot(), filter=filter)
 
     def check_health(self) -> None:
         """Do nothing: the files are available for as long as the index is open."""

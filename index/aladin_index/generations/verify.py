@@ -37,9 +37,9 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import read_manifest
 from aladin_index.format.models import model_folder
 from aladin_index.generations.reader import SearchIndex
-from aladin_index.search.backend import EncodedQuery
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError, brief
@@ -271,7 +271,7 @@ def _probe_search(index: SearchIndex, target: Target, rows: list[int]) -> str | 
     expected = min(_HITS, collection.count)
     for row in rows:
         query = Encoding.of_item(collection.embedding(row), collection.tokens(row))
-        hits = searcher.search(EncodedQuery(query, modality), target, SearchOptions(k=_HITS)).hits
+        hits = searcher.search(Term(query, modality), target, SearchOptions(k=_HITS)).hits
         if len(hits) != expected:
             return f"a search for row {row}: expected {expected} hits, got {len(hits)}"
         if not all(math.isfinite(hit.score) for hit in hits):

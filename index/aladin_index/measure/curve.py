@@ -27,8 +27,8 @@ from aladin_index.measure.curve_points import (
     search_times,
 )
 from aladin_index.measure.evaluate import EvaluationQueries, Question
-from aladin_index.search.backend import Collection
 from aladin_index.search.candidates import Ranking
+from aladin_index.search.collection import Collection
 from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError

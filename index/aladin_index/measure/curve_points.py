@@ -13,8 +13,8 @@ from torch import Tensor
 
 from aladin_index.ann import faiss
 from aladin_index.measure.evaluate import Question
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.graphs.threads import compute_threads, set_compute_threads
 from aladin_network.types import Direction, Modality, Progress, Target
@@ -141,7 +141,7 @@ def search_times(
             for column in random.permutation(len(numbers)):
                 number = numbers[column]
                 took_ms = searcher.search(
-                    EncodedQuery(query, modality),
+                    Term(query, modality),
                     target,
                     SearchOptions(k=min(_TOP, number), candidates=number),
                 ).took_ms

@@ -13,8 +13,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aladin_index.search.backend import Collection, EncodedQuery
+from aladin_index.search.collection import Collection
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError, brief
@@ -256,7 +257,7 @@ class _Direction:
 
     def _search(self, query: Encoding, k: int, candidates: int) -> tuple[list[SearchHit], float]:
         result = self._searcher.search(
-            EncodedQuery(query, self._modality),
+            Term(query, self._modality),
             self._target,
             SearchOptions(k=k, candidates=candidates, fusion=self._fusion),
         )

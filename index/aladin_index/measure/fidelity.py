@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.corrected import without_biases
 from aladin_index.ann.first_stage import largest, retrieve
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
 from aladin_network.graphs.threads import compute_threads, set_compute_threads

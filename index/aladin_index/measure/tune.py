@@ -33,7 +33,7 @@ from aladin_index.measure.fidelity import (
     two_stage_ms,
 )
 from aladin_index.measure.tune_options import TuneOptions
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import Network
 from aladin_network.scoring.fusion import DirectionFusion

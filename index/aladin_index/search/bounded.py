@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.search.backend import Everything
 from aladin_index.search.candidates import AlignScorer, ValidSearch
+from aladin_index.search.collection import Everything
 from aladin_index.tokens.bounds import score_best
 
 # Hits whose ranks are counted one by one; for more, all scores are sorted.

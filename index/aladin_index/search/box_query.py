@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend
 from aladin_index.search.boxes import overlap_areas, regions_inside
+from aladin_index.search.collection import Collection, SearchBackend
 from aladin_index.search.evidence import region_boxes
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.region_embedder import LazyEmbedder
 from aladin_network.errors import InputError, NoSuchTargetError, brief
 from aladin_network.scoring.encoding import Encoding
@@ -18,7 +19,7 @@ from aladin_network.scoring.fusion import DirectionFusion
 _REGION_WEIGHT = 0.75
 
 
-def region_fusion(query: EncodedQuery) -> DirectionFusion:
+def region_fusion(query: Term) -> DirectionFusion:
     """Return the fusion of a search of photos by the regions of one.
 
     No constants are fitted to such searches: the mean cosine of the regions and the cosine of the
@@ -32,7 +33,7 @@ def region_fusion(query: EncodedQuery) -> DirectionFusion:
 
 
 def check_boxed(
-    query: EncodedQuery, options: SearchOptions, collection: Collection, *, is_aligned: bool
+    query: Term, options: SearchOptions, collection: Collection, *, is_aligned: bool
 ) -> None:
     """Check that a collection can be searched by a box.
 
@@ -60,8 +61,8 @@ def check_boxed(
 
 
 def take_box(
-    query: EncodedQuery, index: SearchBackend, embedder: LazyEmbedder, *, is_crossing: bool
-) -> EncodedQuery:
+    query: Term, index: SearchBackend, embedder: LazyEmbedder, *, is_crossing: bool
+) -> Term:
     """Take the part of a photo that its box holds.
 
     Args:

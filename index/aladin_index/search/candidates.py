@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from aladin_index.items.filters import Exists, Filter, leaves
 from aladin_index.items.words import FoundWords
-from aladin_index.search.backend import (
+from aladin_index.search.collection import (
     Collection,
-    EncodedQuery,
     FirstStageQuery,
     Ordered,
     SearchBackend,
     SecondStageQuery,
 )
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.results import Role
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError, InputError, ShapeError
@@ -83,7 +83,7 @@ class ValidSearch:
         words: Items that have rare words of the query, or None if it is not searched by words.
     """
 
-    query: EncodedQuery
+    query: Term
     modality: Modality
     target: Target
     options: SearchOptions
@@ -119,7 +119,7 @@ class ValidSearch:
 
 
 def check_query(
-    query: EncodedQuery,
+    query: Term,
     options: SearchOptions,
     collection: Collection,
     calibration: Calibration | None,
@@ -263,7 +263,7 @@ def retrieve(searches: Sequence[ValidSearch]) -> list[Found]:
             count = max(stop, min(search.pool_size, block)) + own
             wanted.append(FirstStageQuery(search.embedding, count, first, search.second_stage))
         collection = searches[group[0]].collection
-        if isinstance(collection, LiveCollection):
+        if isinstance(collection, FileCollection):
             ordered = collection.order_all(wanted)
         else:  # a vector database, whose collections are not shared
             ordered = [collection.order(*each) for each in wanted]

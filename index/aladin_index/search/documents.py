@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.candidates import Ranking, retrieve
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.collection import Collection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.presenting import judge
+from aladin_index.search.query import Term
 from aladin_index.search.rerank import RankedPage
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.tokens.maxsim import score_block
@@ -86,7 +87,7 @@ class _Group(NamedTuple):
 
 
 def score_documents(
-    searcher: TwoStageSearcher, query: EncodedQuery, documents: Sequence[str | DocumentVectors]
+    searcher: TwoStageSearcher, query: Term, documents: Sequence[str | DocumentVectors]
 ) -> list[DocumentScore | None]:
     """Score documents for a query.
 
@@ -144,9 +145,7 @@ def _find_items(
     return found
 
 
-def _score_group(
-    searcher: TwoStageSearcher, query: EncodedQuery, group: _Group
-) -> list[DocumentScore]:
+def _score_group(searcher: TwoStageSearcher, query: Term, group: _Group) -> list[DocumentScore]:
     """Score the documents of one modality, items first."""
     manifest = searcher.index.manifest
     modality = query.modality
@@ -185,7 +184,7 @@ def _align(tokens: NDArray[np.float32], modality: Modality, group: _Group) -> ND
     parts: list[NDArray[np.float32]] = []
     if group.items and group.collection is not None:
         aligned = group.collection.align(tokens, modality, group.rows)
-        if isinstance(group.collection, LiveCollection) and group.collection.entry.corrected:
+        if isinstance(group.collection, FileCollection) and group.collection.entry.corrected:
             # A document is scored by itself, as a given one is: without a correction.
             aligned = aligned + group.collection.biases(tokens, modality, group.rows)[:, 1]
         parts.append(aligned)
@@ -209,7 +208,7 @@ def _ranking(
 
 def _scores(
     searcher: TwoStageSearcher,
-    query: EncodedQuery,
+    query: Term,
     group: _Group,
     ranking: Ranking,
     relevance: NDArray[np.float64],
@@ -227,7 +226,7 @@ def _scores(
 
 
 def _probabilities(
-    searcher: TwoStageSearcher, query: EncodedQuery, group: _Group, ranking: Ranking
+    searcher: TwoStageSearcher, query: Term, group: _Group, ranking: Ranking
 ) -> NDArray[np.float64] | None:
     """Return the probability of each document, or None if there is no reliable one."""
     # Probabilities of corrected scores say nothing of others.

@@ -14,7 +14,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection, EncodedQuery
+from aladin_index.search.collection import Collection
+from aladin_index.search.query import Term
 from aladin_index.search.results import Box, Evidence
 from aladin_index.search.whole_words import whole_words
 from aladin_network.errors import EngineUnavailableError, InputError, brief
@@ -24,7 +25,7 @@ from aladin_network.types import Modality
 
 def evidence_of_items(
     model: Network,
-    query: EncodedQuery,
+    query: Term,
     modality: Modality,
     collection: Collection,
     items: Sequence[StoredItem],
@@ -73,7 +74,7 @@ class ComparedPair(NamedTuple):
 
 def compare_with_items(
     model: Network,
-    query: EncodedQuery,
+    query: Term,
     modality: Modality,
     collection: Collection,
     items: Sequence[StoredItem],
@@ -251,7 +252,7 @@ class PairScores(NamedTuple):
 
 def score_pair(
     model: Network,
-    query: EncodedQuery,
+    query: Term,
     modality: Modality,
     collection: Collection,
     item: StoredItem,

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from aladin_index.ann.first_stage import largest
-from aladin_index.search.backend import Collection, Everything
 from aladin_index.search.bounded import KnownScores, best_items, ranks_of
 from aladin_index.search.candidates import (
     Found,
@@ -16,6 +15,7 @@ from aladin_index.search.candidates import (
     Ranking,
     ValidSearch,
 )
+from aladin_index.search.collection import Collection, Everything
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.rerank import RankedPage, rank_by_match

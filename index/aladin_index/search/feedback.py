@@ -20,8 +20,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from aladin_index.search.backend import EncodedParts, SecondStageQuery
 from aladin_index.search.candidates import ValidSearch
+from aladin_index.search.collection import SecondStageQuery
+from aladin_index.search.query import EncodedParts
 from aladin_network.scoring.encoding import Encoding
 
 _STEP = 0.5

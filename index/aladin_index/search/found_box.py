@@ -23,9 +23,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend
 from aladin_index.search.candidates import ValidSearch
+from aladin_index.search.collection import Collection, SearchBackend
 from aladin_index.search.evidence import region_boxes
+from aladin_index.search.query import Term
 from aladin_index.search.results import Box, HitPart, RegionEvidence, SearchHit
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.inference import Network
@@ -129,7 +130,7 @@ class FoundPart(NamedTuple):
     cosines: Float[np.ndarray, "regions photo_regions"]
     boxes: Sequence[Box]
 
-    def evidence(self, query: EncodedQuery) -> list[RegionEvidence]:
+    def evidence(self, query: Term) -> list[RegionEvidence]:
         """Return the photo's best region for each region of the query; none without regions.
 
         The scores add up to the score of `Collection.align`.
@@ -159,7 +160,7 @@ class FoundPart(NamedTuple):
 
 
 def find_in_items(
-    model: Network, query: EncodedQuery, collection: Collection, items: Sequence[StoredItem]
+    model: Network, query: Term, collection: Collection, items: Sequence[StoredItem]
 ) -> list[FoundPart]:
     """Find the box of a query in photos.
 

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.items.words import FoundWords, WordIndex, words_of
-from aladin_index.search.backend import Collection
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, find_pool
+from aladin_index.search.collection import Collection
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.rerank import RankedPage
 
 # Items that have a word, at most, for the word to count: a share, and a number for small indexes.
@@ -40,7 +40,7 @@ def find_words(collection: Collection, text: str) -> FoundWords | None:
     Raises:
         IndexCorruptError: If the items cannot be read.
     """
-    if not isinstance(collection, LiveCollection):
+    if not isinstance(collection, FileCollection):
         return None
     words = words_of(text)
     base, changes, selection = collection.base, collection.changes, collection.selection
@@ -138,7 +138,7 @@ def _match(search: ValidSearch, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return np.empty(0, dtype=np.float32)
     query, collection = search.query.encoding.embedding[0], search.collection
     match = collection.embeddings(rows.tolist()) @ query
-    if isinstance(collection, LiveCollection) and collection.entry.corrected:
+    if isinstance(collection, FileCollection) and collection.entry.corrected:
         biases = collection.biases(search.tokens, search.modality, rows)
         match = match - search.embedding[-2] * biases[:, 0]
     return match.astype(np.float32)

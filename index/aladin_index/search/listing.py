@@ -24,8 +24,8 @@ from aladin_index.items.field_tables import (
 )
 from aladin_index.items.filters import KIND_CODES, Exists, Kind, field_scalars
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.collection import Collection
+from aladin_index.search.file_collection import FileCollection
 from aladin_network.errors import InputError, UnknownItemError, brief
 
 # Items read at once while those of a page are looked for.
@@ -173,8 +173,8 @@ def _without(
     return FieldValues(values.kind, min(first), max(last), counts)
 
 
-def _in_files(collection: Collection) -> LiveCollection:
-    if not isinstance(collection, LiveCollection):
+def _in_files(collection: Collection) -> FileCollection:
+    if not isinstance(collection, FileCollection):
         raise NotListableError(
             "expected an index in files, got one in a vector database, whose items cannot be"
             " listed; they can be searched"
@@ -182,7 +182,7 @@ def _in_files(collection: Collection) -> LiveCollection:
     return collection
 
 
-def _check_indexed(live: LiveCollection, field: str) -> None:
+def _check_indexed(live: FileCollection, field: str) -> None:
     indexed = live.entry.filter_fields
     if indexed is not None and field not in indexed:
         known = ", ".join(indexed) or "none"
@@ -192,7 +192,7 @@ def _check_indexed(live: LiveCollection, field: str) -> None:
         )
 
 
-def _find(live: LiveCollection, item_id: str) -> StoredItem:
+def _find(live: FileCollection, item_id: str) -> StoredItem:
     """Return an item, or the last one that had this id.
 
     Raises:
@@ -207,7 +207,7 @@ def _find(live: LiveCollection, item_id: str) -> StoredItem:
     return item
 
 
-def _walk(live: LiveCollection, order: ListOrder, after: StoredItem | None) -> Iterator[StoredItem]:
+def _walk(live: FileCollection, order: ListOrder, after: StoredItem | None) -> Iterator[StoredItem]:
     """Yield all items from one on."""
     if order.field is not None:
         start = None if after is None else _first_line(after, order)
@@ -218,7 +218,7 @@ def _walk(live: LiveCollection, order: ListOrder, after: StoredItem | None) -> I
 
 
 def _with_value(
-    live: LiveCollection, order: ListOrder, start: FieldLine | None
+    live: FileCollection, order: ListOrder, start: FieldLine | None
 ) -> Iterator[StoredItem]:
     """Yield the items that have a value in the field, sorted by it."""
     readers: list[_FieldReader] = [live.base.items]
@@ -261,7 +261,7 @@ def _first_line(item: StoredItem, order: ListOrder) -> FieldLine | None:
 
 
 def _by_row(
-    live: LiveCollection, order: ListOrder, after: StoredItem | None
+    live: FileCollection, order: ListOrder, after: StoredItem | None
 ) -> Iterator[StoredItem]:
     """Yield the items in the order of their addition; only those without a value in the field."""
     rows = live.count if live.changes is None else live.changes.rows

@@ -26,11 +26,12 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from aladin_index.search.backend import Collection, EncodedParts, EncodedQuery
 from aladin_index.search.candidates import Found, ValidPart, ValidSearch
+from aladin_index.search.collection import Collection
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
 from aladin_index.search.feedback import MOVED_CANDIDATES, move_words
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
+from aladin_index.search.query import EncodedParts, Term
 from aladin_index.search.results import Role
 from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.scoring.encoding import Encoding
@@ -121,7 +122,7 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
     found = collection.items.by_ids([each for each in items if each is not None])
     return replace(
         lead,
-        query=EncodedQuery(
+        query=Term(
             Encoding.of_item(embedding[:dim], no_tokens),
             lead.modality,
             decode_ms=query.decode_ms,
@@ -240,7 +241,7 @@ def _biases(
     collection: Collection, search: ValidSearch, rows: NDArray[np.int64]
 ) -> Float[np.ndarray, "rows 2"] | None:
     """Return what a hubness correction subtracts from the scores of a search, or None."""
-    if not search.is_crossing or not isinstance(collection, LiveCollection):
+    if not search.is_crossing or not isinstance(collection, FileCollection):
         return None
     if not collection.entry.corrected:
         return None

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.words import matches
-from aladin_index.search.backend import SearchBackend
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, sharing, unknown_fields
+from aladin_index.search.collection import SearchBackend
 from aladin_index.search.evidence import evidence_of_items
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.found_box import add_found
-from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.negation import NEGATION_WORD, suggest_split
 from aladin_index.search.parts import PartScores
 from aladin_index.search.rerank import RankedPage, sort_hits
@@ -282,7 +282,7 @@ def _hits(
     evidence: list[list[Evidence]] | None,
 ) -> list[SearchHit]:
     cosines, aligned, collection = ranking.match, ranking.align, search.collection
-    if search.is_crossing and isinstance(collection, LiveCollection) and collection.entry.corrected:
+    if search.is_crossing and isinstance(collection, FileCollection) and collection.entry.corrected:
         # The order is that of the corrected scores; each stage shows what it compared.
         biases = collection.biases(search.tokens, search.modality, ranking.rows)
         cosines = cosines + search.embedding[-2] * biases[:, 0]

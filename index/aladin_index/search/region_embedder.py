@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from aladin_index.ann.corrected import query_vectors
-from aladin_index.search.backend import Collection, SearchBackend
+from aladin_index.search.collection import Collection, SearchBackend
 
 # The map is fitted to the photos next to some random directions: any index finds them, and more
 # make no difference.

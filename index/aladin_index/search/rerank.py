@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.items.filters import field_scalars
-from aladin_index.search.backend import Everything, SearchBackend
 from aladin_index.search.bounded import KnownScores, best_items
 from aladin_index.search.candidates import (
     AlignScorer,
@@ -22,8 +21,9 @@ from aladin_index.search.candidates import (
     sharing,
     unknown_fields,
 )
+from aladin_index.search.collection import Everything, SearchBackend
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.parts import PartScores, score_parts
 from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import EngineUnavailableError
@@ -118,7 +118,7 @@ def rerank(
     scores: dict[int, NDArray[np.float32]] = {}
     for group in sharing(searches):
         collection = searches[group[0]].collection
-        if not isinstance(collection, LiveCollection):
+        if not isinstance(collection, FileCollection):
             continue
         together: dict[Modality, list[int]] = {}
         for place in group:

@@ -9,22 +9,17 @@ from typing import NamedTuple
 from aladin_index.ann.corrected import query_vectors
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import (
-    Collection,
-    EncodedParts,
-    EncodedQuery,
-    SearchBackend,
-    SecondStageQuery,
-)
 from aladin_index.search.box_query import check_boxed, region_fusion, take_box
 from aladin_index.search.candidates import ValidSearch, check_query, retrieve
+from aladin_index.search.collection import Collection, SearchBackend, SecondStageQuery
 from aladin_index.search.deadline import RerankDeadline
 from aladin_index.search.exhaustive import rank_everything, takes_all
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.lexical import find_words, rank_with_words
-from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.parts import join_parts
 from aladin_index.search.presenting import Page, Times, judge, present
+from aladin_index.search.query import EncodedParts, Term
 from aladin_index.search.region_embedder import LazyEmbedder
 from aladin_index.search.rerank import rerank
 from aladin_index.search.results import SearchAnswer
@@ -40,7 +35,7 @@ _DEFAULTS = SearchOptions()
 class AskedSearch(NamedTuple):
     """Arguments of `TwoStageSearcher.search`, for one search of a batch."""
 
-    query: EncodedQuery | EncodedParts
+    query: Term | EncodedParts
     target: Target
     options: SearchOptions = _DEFAULTS
     received_s: float | None = None
@@ -84,7 +79,7 @@ class TwoStageSearcher:
 
     def search(
         self,
-        query: EncodedQuery | EncodedParts,
+        query: Term | EncodedParts,
         target: Target,
         options: SearchOptions = _DEFAULTS,
         received_s: float | None = None,
@@ -172,7 +167,7 @@ class TwoStageSearcher:
 
     def validate(
         self,
-        query: EncodedQuery,
+        query: Term,
         target: Target,
         options: SearchOptions,
         received_s: float,
@@ -194,7 +189,7 @@ class TwoStageSearcher:
         collection = None if shared is None else shared.get((target, parsed))
         if collection is None:
             collection = self.index.collection(target, parsed)
-            if shared is not None and isinstance(collection, LiveCollection):
+            if shared is not None and isinstance(collection, FileCollection):
                 shared[target, parsed] = collection
         own = None
         if query.own_id is not None and not is_crossing:
@@ -256,7 +251,7 @@ class TwoStageSearcher:
         _, item, modality = self._find(item_id)
         return item, modality
 
-    def stored_query(self, item_id: str) -> EncodedQuery:
+    def stored_query(self, item_id: str) -> Term:
         """Return the stored encoding of an item as a query; the network does not run.
 
         Args:
@@ -268,7 +263,7 @@ class TwoStageSearcher:
         began_s = time.perf_counter()
         collection, item, modality = self._find(item_id)
         tokens = collection.tokens(item.row)
-        return EncodedQuery(
+        return Term(
             Encoding.of_item(collection.embedding(item.row), tokens),
             modality,
             text=item.text if modality == "text" else None,
@@ -280,8 +275,8 @@ class TwoStageSearcher:
         )
 
     def part_of(
-        self, query: EncodedQuery, collection: Collection, options: SearchOptions = _DEFAULTS
-    ) -> EncodedQuery:
+        self, query: Term, collection: Collection, options: SearchOptions = _DEFAULTS
+    ) -> Term:
         """Return the part of a photo that its box holds, as a query.
 
         Args:

@@ -20,7 +20,7 @@ from aladin_index.encode.source_items import ImageItem, check_item
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.sync.file_state import sha256_of
 from aladin_index.sync.plan import ChangeKind, PhotoChange, SyncPlan
 from aladin_index.tokens.codec import PackedTokens
@@ -100,7 +100,7 @@ class SyncReport:
 def apply_plan(
     writer: ChangesWriter,
     index: SearchIndex,
-    live: LiveCollection,
+    live: FileCollection,
     plan: SyncPlan,
     report: SyncReport,
     settings: AddSettings,
@@ -220,7 +220,7 @@ def _note(report: SyncReport, changes: Sequence[PhotoChange], taken: Sequence[st
 
 
 def _copies(
-    generation: int, live: LiveCollection, changes: Sequence[PhotoChange], *, exif: bool
+    generation: int, live: FileCollection, changes: Sequence[PhotoChange], *, exif: bool
 ) -> Revision:
     """Return photos with the encodings of items of the same content."""
     sources = [change.source for change in changes if change.source is not None]
@@ -255,7 +255,7 @@ def _copy_of(source: StoredItem, change: PhotoChange, *, exif: bool) -> StoredIt
     )
 
 
-def _tokens(live: LiveCollection, row: int) -> PackedTokens:
+def _tokens(live: FileCollection, row: int) -> PackedTokens:
     """Read the tokens of a row in their stored form."""
     rows = np.array([row])
     if row < live.entry.count:

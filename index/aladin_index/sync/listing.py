@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.records import SkippedItem
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.sync.file_state import BuiltState, FileState
 
 _ROWS_AT_A_TIME = 4096
@@ -99,7 +99,7 @@ class IndexedPhoto(NamedTuple):
         return None if recorded is None else recorded.details
 
 
-def indexed_photos(live: LiveCollection) -> Iterator[IndexedPhoto]:
+def indexed_photos(live: FileCollection) -> Iterator[IndexedPhoto]:
     """Yield the images of an index in row order, removed ones included.
 
     Args:

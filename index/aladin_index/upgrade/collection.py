@@ -17,7 +17,7 @@ from aladin_index.format.records import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, items_of
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem, insert_items
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.upgrade.encodings import (
@@ -72,7 +72,7 @@ class UpgradedCollection:
             settings: Sizes of batches and shards.
             progress: Progress, advanced by the items.
         """
-        self.live: LiveCollection = index.collection(target)
+        self.live: FileCollection = index.collection(target)
         self.encodings = encodings
         self.place = np.empty(0, dtype=np.int64)
         self.kept = np.empty(0, dtype=np.int64)

@@ -265,8 +265,8 @@ def _search_here(
 ) -> tuple[SearchAnswer, list[str]]:
     """Search an index; also return its fields if the filter names one that no item has."""
     from aladin_index.open import open_backend
-    from aladin_index.search.backend import EncodedParts
     from aladin_index.search.listing import NotListableError, list_fields
+    from aladin_index.search.query import EncodedParts
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_network.heads.trained import UNALIGNED, untrained_reason
     from aladin_service.search.encoder import QueryEncoder

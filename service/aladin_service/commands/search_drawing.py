@@ -12,7 +12,7 @@ from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
 
 if TYPE_CHECKING:
-    from aladin_index.search.backend import EncodedQuery
+    from aladin_index.search.query import Term
     from aladin_index.search.results import SearchAnswer
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.client import AladinClient, Search
@@ -58,7 +58,7 @@ def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
 
 
 def draw_here(
-    searcher: TwoStageSearcher, query: PairQuery, encoded: EncodedQuery, answer: SearchAnswer
+    searcher: TwoStageSearcher, query: PairQuery, encoded: Term, answer: SearchAnswer
 ) -> list[bytes]:
     """Draw the hits of a search of an open index, each separately.
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.evidence import (
     PairScores,
     WordMap,
@@ -20,6 +19,7 @@ from aladin_index.search.evidence import (
     word_maps,
 )
 from aladin_index.search.found_box import FoundPart, find_in_items
+from aladin_index.search.query import Term
 from aladin_index.search.results import Box, RegionEvidence
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import ImageError
@@ -40,7 +40,7 @@ from aladin_service.evidence.png import ExplainedPair, write_png
 
 
 def draw_pair(
-    searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery, memory: DecodingMemory
+    searcher: TwoStageSearcher, pair: Pair, encoded: Term, memory: DecodingMemory
 ) -> bytes:
     """Draw the evidence for a pair.
 
@@ -115,7 +115,7 @@ class EvidenceMaps(NamedTuple):
     found: Box | None = None
 
 
-def map_pair(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> EvidenceMaps:
+def map_pair(searcher: TwoStageSearcher, pair: Pair, encoded: Term) -> EvidenceMaps:
     """Compare each word of a pair, or each region in a box, with each region.
 
     Args:
@@ -150,7 +150,7 @@ def _each_box(boxes: Sequence[Box], regions: int) -> list[Box | None]:
     return [boxes[number] if number < len(boxes) else None for number in range(regions)]
 
 
-def _scores(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> PairScores:
+def _scores(searcher: TwoStageSearcher, pair: Pair, encoded: Term) -> PairScores:
     if encoded.box is not None:
         encoded = searcher.part_of(encoded, pair.collection)
     model = searcher.index.checkpoint.model
@@ -173,7 +173,7 @@ class PhotoScores(NamedTuple):
     evidence: list[RegionEvidence]
 
 
-def _score_photos(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> PhotoScores:
+def _score_photos(searcher: TwoStageSearcher, pair: Pair, encoded: Term) -> PhotoScores:
     """Score a part of a photo and another photo in the same way as a search."""
     index, item = searcher.index, pair.item
     query = searcher.part_of(encoded, pair.collection)
@@ -188,7 +188,7 @@ def _score_photos(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery)
 
 
 def _draw_photos(
-    searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery, memory: DecodingMemory
+    searcher: TwoStageSearcher, pair: Pair, encoded: Term, memory: DecodingMemory
 ) -> bytes:
     """Draw a part of a photo beside another photo; see `draw_pair`."""
     scores = _score_photos(searcher, pair, encoded)

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection
+from aladin_index.search.collection import Collection
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.photos.files import PhotoFile, PhotosRoot

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann.corrected import query_vectors
-from aladin_index.search.backend import Collection, SecondStageQuery
+from aladin_index.search.collection import Collection, SecondStageQuery
 from aladin_network.calibration.fit import AskedQuery, candidates_kept
 from aladin_network.calibration.judging import CandidateScores
 from aladin_network.errors import InputError

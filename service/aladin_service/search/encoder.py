@@ -18,7 +18,8 @@ from PIL import Image
 
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.encode.region_sources import check_detector
-from aladin_index.search.backend import EncodedQuery, SearchBackend
+from aladin_index.search.collection import SearchBackend
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.readers import PhotoInput
@@ -164,7 +165,7 @@ class QueryEncoder:
         queries: Sequence[PlainQuery],
         is_wanted: Callable[[int], bool] = always,
         until_s: Sequence[float] = (),
-    ) -> list[EncodedQuery | Exception | None]:
+    ) -> list[Term | Exception | None]:
         """Encode queries, all texts together and all photos together.
 
         Args:
@@ -202,7 +203,7 @@ class QueryEncoder:
             for query, encoded in zip(queries, results, strict=True)
         ]
 
-    def encode_one(self, searcher: TwoStageSearcher, query: PlainQuery) -> EncodedQuery:
+    def encode_one(self, searcher: TwoStageSearcher, query: PlainQuery) -> Term:
         """Encode one query by itself.
 
         Args:
@@ -228,7 +229,7 @@ class QueryEncoder:
         place: int,
         query: PlainQuery,
         until_s: float,
-    ) -> _Input | EncodedQuery | Exception | None:
+    ) -> _Input | Term | Exception | None:
         """Do the part of a query's encoding that does not need the network; never raises."""
         if not is_wanted(place):
             return None
@@ -242,7 +243,7 @@ class QueryEncoder:
                     key = CacheKey(searcher.index.manifest.model.id, text)
                     remembered = self._cache.get(key)
                     if remembered is not None:
-                        return EncodedQuery(remembered.encoding, "text", text, cached=True)
+                        return Term(remembered.encoding, "text", text, cached=True)
                     return _Input("text", text, key, text=text)
                 case PhotoQuery() | RegionsQuery():
                     with wanted_while(partial(is_wanted, place), until_s):
@@ -254,7 +255,7 @@ class QueryEncoder:
 
     def _prepare_photo(
         self, searcher: TwoStageSearcher, query: PhotoQuery | RegionsQuery
-    ) -> _Input | EncodedQuery:
+    ) -> _Input | Term:
         started = time.perf_counter()
         key = None
         if self._cache.is_on:
@@ -262,7 +263,7 @@ class QueryEncoder:
         remembered = self._cache.get(key) if key else None
         if remembered is not None:
             encoding, size_px, boxes = remembered
-            return EncodedQuery(encoding, "image", size_px=size_px, boxes=boxes, cached=True)
+            return Term(encoding, "image", size_px=size_px, boxes=boxes, cached=True)
         encoder = searcher.index.checkpoint.model.image.encoder
         if isinstance(query, PhotoQuery):
             read = self._images.read_photo(encoder, query.data, query.source)
@@ -271,9 +272,7 @@ class QueryEncoder:
         decode_ms = 1000 * (time.perf_counter() - started)
         return _Input("image", read.value, key, None, read.size_px, read.boxes, decode_ms)
 
-    def _run_network(
-        self, model: Network, inputs: Sequence[_Input]
-    ) -> list[EncodedQuery | Exception]:
+    def _run_network(self, model: Network, inputs: Sequence[_Input]) -> list[Term | Exception]:
         """Encode inputs of one modality together; if that fails, without the faulty ones."""
         started = time.perf_counter()
         try:
@@ -295,7 +294,7 @@ class QueryEncoder:
             rest = iter(self._run_network(model, good) if good else ())
             return [next(rest) if fault is None else fault for fault in faults]
         encode_ms = 1000 * (time.perf_counter() - started)
-        results: list[EncodedQuery | Exception] = []
+        results: list[Term | Exception] = []
         for row, item in enumerate(inputs):
             # Copied without padding, so that it does not keep its whole batch in memory.
             tokens = encoding.tokens[row][encoding.mask[row]]
@@ -304,7 +303,7 @@ class QueryEncoder:
             if item.key is not None:
                 self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
             results.append(
-                EncodedQuery(
+                Term(
                     own,
                     item.modality,
                     item.text,

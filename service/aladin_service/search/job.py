@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from aladin_index.search.backend import EncodedQuery
+    from aladin_index.search.query import Term
 
 # Queues: texts and photos are encoded separately, other queries are not encoded at all. Documents
 # have their own, since a query does not wait for a batch of them.
@@ -120,9 +120,7 @@ PlainQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
 Query = PlainQuery | PartsQuery
 
 
-def with_box(
-    query: PlainQuery, encoded: EncodedQuery | Exception | None
-) -> EncodedQuery | Exception | None:
+def with_box(query: PlainQuery, encoded: Term | Exception | None) -> Term | Exception | None:
     """Give an encoded query the box of its query, if it has one.
 
     The photo was encoded as a whole, so that another box of it needs no further encoding.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from aladin_index.search.backend import EncodedPart, EncodedParts, EncodedQuery
+from aladin_index.search.query import EncodedPart, EncodedParts, Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.photos.memory import WithdrawnError, is_still_wanted
 from aladin_service.search.job import PartsQuery, PlainQuery, Query, QueryPart
 
-Encoded = EncodedQuery | EncodedParts
+Encoded = Term | EncodedParts
 
 
 class Encoder(Protocol):
@@ -22,7 +22,7 @@ class Encoder(Protocol):
         queries: Sequence[PlainQuery],
         is_wanted: Callable[[int], bool] = ...,
         until_s: Sequence[float] = ...,
-    ) -> list[EncodedQuery | Exception | None]:
+    ) -> list[Term | Exception | None]:
         """Encode queries, see `QueryEncoder`."""
         ...
 
@@ -83,7 +83,7 @@ def encode_any(encoder: Encoder, searcher: TwoStageSearcher, query: Query) -> En
 
 
 def _join(
-    parts: Sequence[QueryPart], encoded: Sequence[EncodedQuery | Exception | None]
+    parts: Sequence[QueryPart], encoded: Sequence[Term | Exception | None]
 ) -> EncodedParts | Exception | None:
     """Return the parts together, or why one of them is missing."""
     joined: list[EncodedPart] = []

@@ -13,7 +13,7 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.format.layout import generation_folder
-from aladin_index.search.backend import SearchBackend
+from aladin_index.search.collection import SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.detectors.base import Detector

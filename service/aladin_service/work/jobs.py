@@ -14,7 +14,7 @@ from aladin_index.format.manifest import Manifest
 from aladin_index.format.skipped import SkippedSummary, read_skipped_summary
 from aladin_index.generations.history import changed_at_s
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import SearchBackend
+from aladin_index.search.collection import SearchBackend
 from aladin_network.errors import (
     UnknownItemError,
 )

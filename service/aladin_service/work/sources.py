@@ -21,7 +21,7 @@ from aladin_index.format.layout import (
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import probe_index
 from aladin_index.open import connect
-from aladin_index.search.backend import SearchBackend
+from aladin_index.search.collection import SearchBackend
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import AladinError, EngineUnavailableError, IndexNotReadyError
 from aladin_service.work.engine_source import EngineSource

@@ -17,7 +17,7 @@ from typing import Generic, Literal, TypeVar, cast
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
-from aladin_index.search.backend import EncodedParts, EncodedQuery
+from aladin_index.search.query import EncodedParts, Term
 from aladin_index.search.results import SEARCH_ANSWER
 from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_network.detectors.base import Detector
@@ -181,7 +181,7 @@ class Worker:
         with wanted_while(is_wanted):
             return job.run(self)
 
-    def encode(self, searcher: TwoStageSearcher, query: PlainQuery) -> EncodedQuery:
+    def encode(self, searcher: TwoStageSearcher, query: PlainQuery) -> Term:
         """Encode one query for a job; recent encodings are cached.
 
         Args:
@@ -226,7 +226,7 @@ class Worker:
             for job in jobs
         ]
         plain = [job.query for job in jobs if not isinstance(job.query, PartsQuery)]
-        queries: Sequence[EncodedQuery | EncodedParts | Exception | None]
+        queries: Sequence[Term | EncodedParts | Exception | None]
         if len(plain) == len(jobs):
             queries = self._encoder.encode(searcher, plain, is_wanted, until_s)
         else:

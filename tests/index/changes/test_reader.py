@@ -21,7 +21,7 @@ from aladin_index.changes.opening import open_to_read
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter, parse_filter
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
@@ -76,7 +76,7 @@ def test_a_snapshot_stays_as_it_was(root: Path, checkpoint: Checkpoint, made_up:
             new.lengths[0],
         ]
 
-        def passing(collection: LiveCollection, filter: Filter | None) -> list[int]:
+        def passing(collection: FileCollection, filter: Filter | None) -> list[int]:
             selection = replace(collection, filter=filter).selection
             return [] if selection is None else selection.rows.tolist()
 

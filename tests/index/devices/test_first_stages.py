@@ -11,7 +11,7 @@ from aladin_index.ann import faiss
 from aladin_index.ann.first_stage import exact_search
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn, OwnerFailedError
 from aladin_index.items.selection import Selection
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from tests.index.devices.fake_faiss_card import FakeFaissCard
 
 MakeCollection = Callable[..., StoredCollection]

@@ -16,7 +16,7 @@ from aladin_index.devices.search_device import (
 )
 from aladin_index.devices.torch_stages import TorchAlignment
 from aladin_index.generations.reader import open_index
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.tokens.maxsim import TokenAlignment
 from tests.index.devices.fake_faiss_card import FakeFaissCard

@@ -13,7 +13,7 @@ from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
 from aladin_index.engines.push import PushReport
 from aladin_index.generations.reader import SearchIndex
-from aladin_index.search.backend import SecondStageQuery
+from aladin_index.search.collection import SecondStageQuery
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import EngineUnavailableError, InputError

@@ -23,7 +23,7 @@ from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.store import codec_for
@@ -37,7 +37,7 @@ from tests.index.searching import run_search
 TARGETS: tuple[Target, Target] = ("images", "texts")
 
 
-def contents(collection: LiveCollection) -> dict[str, tuple[object, ...]]:
+def contents(collection: FileCollection) -> dict[str, tuple[object, ...]]:
     """What is known of each live item, in the order of the rows."""
     rows = sorted(collection.items.ids(), key=lambda entry: entry[1])
     return {

@@ -4,8 +4,8 @@ import pytest
 
 from aladin_index.measure.curve_points import search_times
 from aladin_index.measure.evaluate import EvaluationQueries
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.results import SearchAnswer, TookMs
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.graphs.threads import compute_threads, set_compute_threads
@@ -20,7 +20,7 @@ def test_each_question_is_asked_with_all_numbers_before_the_next(
     questions = tied_queries.texts[:3]
 
     def recorded(
-        self: TwoStageSearcher, query: EncodedQuery, target: Target, options: SearchOptions
+        self: TwoStageSearcher, query: Term, target: Target, options: SearchOptions
     ) -> SearchAnswer:
         number = options.candidates or 0
         asked.append((number, options.k, compute_threads()))

@@ -17,10 +17,11 @@ from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search.backend import EncodedPart, EncodedParts, EncodedQuery, SearchBackend
+from aladin_index.search.collection import SearchBackend
 from aladin_index.search.evidence import region_boxes
 from aladin_index.search.found_box import BoxFinder
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedPart, EncodedParts, Term
 from aladin_index.search.region_embedder import fit_embedder
 from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
@@ -37,7 +38,7 @@ ALL = SearchOptions(k=30, candidates=30, explain=True)
 CLOSE = 5e-3
 
 
-def boxed(searcher: TwoStageSearcher, photo: str = "photo 3", box: Box = BOX) -> EncodedQuery:
+def boxed(searcher: TwoStageSearcher, photo: str = "photo 3", box: Box = BOX) -> Term:
     """Return the box of a stored photo as a query."""
     return searcher.stored_query(photo)._replace(box=box)
 

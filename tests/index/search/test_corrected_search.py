@@ -22,9 +22,9 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.measure.tune import tune_index
 from aladin_index.measure.tune_options import TuneOptions
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.evidence import score_pair, word_evidence
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.inference import encode_photos, encode_texts
@@ -95,7 +95,7 @@ def check(root: Path, **options: Any) -> None:
             scores = expected(index, correction, target, query)
             count = len(scores)
             answer = searcher.search(
-                EncodedQuery(query, modality),
+                Term(query, modality),
                 target,
                 SearchOptions(k=count, candidates=count, fusion=0.5, **options),
             )
@@ -117,7 +117,7 @@ def test_the_words_of_a_pair_add_up_to_its_alignment_score(corrected: Path) -> N
         correction, collection = index.correction(), index.collection("images")
         assert correction is not None
         model = index.checkpoint.model
-        query = EncodedQuery(encode_texts(model, [QUERIES[0]]), "text", text=QUERIES[0])
+        query = Term(encode_texts(model, [QUERIES[0]]), "text", text=QUERIES[0])
         scores = expected(index, correction, "images", query.encoding)
         for item in collection.items.by_rows(range(collection.count)):
             pair = score_pair(model, query, "text", collection, item)
@@ -160,7 +160,7 @@ def test_the_first_stage_finds_the_best_corrected_cosines(
             cosines = vectors @ query.embedding[0]
             best = np.argsort(biases[:, 0] - cosines, kind="stable")[:5]
             answer = searcher.search(
-                EncodedQuery(query, "text"),
+                Term(query, "text"),
                 "images",
                 SearchOptions(k=5, candidates=5, rerank=False),
             )
@@ -194,7 +194,7 @@ def test_bounds_and_small_blocks_find_the_same_hits(corrected: Path, candidates:
         for text in QUERIES:
             query = encode_texts(model, [text])
             answer = searcher.search(
-                EncodedQuery(query, "text"),
+                Term(query, "text"),
                 "images",
                 SearchOptions(k=4, candidates=candidates, fusion=1.0),
             )
@@ -203,7 +203,7 @@ def test_bounds_and_small_blocks_find_the_same_hits(corrected: Path, candidates:
                 assert hit.stages.match.score == pytest.approx(scores[hit.id][1], abs=1e-5)
             if candidates == "exhaustive":
                 every = searcher.search(
-                    EncodedQuery(query, "text"),
+                    Term(query, "text"),
                     "images",
                     SearchOptions(k=4, candidates=23, fusion=1.0),
                 )
@@ -339,7 +339,7 @@ def test_weights_of_zero_change_nothing(
         assert np.array_equal(zero.images.embeddings[:, :dim], plain.images.embeddings)
         assert (zero.images.embeddings[:, dim:] == 0).all()
         for text in QUERIES:
-            query = EncodedQuery(encode_texts(plain.checkpoint.model, [text]), "text")
+            query = Term(encode_texts(plain.checkpoint.model, [text]), "text")
             ours, theirs = (
                 TwoStageSearcher(each).search(query, "images", SearchOptions(k=23)).hits
                 for each in (zero, plain)

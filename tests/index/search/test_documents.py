@@ -8,9 +8,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.documents import DocumentScore, DocumentVectors, score_documents
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import Modality
@@ -52,7 +52,7 @@ def vectors_of(searcher: TwoStageSearcher, item_id: str) -> DocumentVectors:
     )
 
 
-def as_searched(searcher: TwoStageSearcher, query: EncodedQuery, target: Any) -> dict[str, float]:
+def as_searched(searcher: TwoStageSearcher, query: Term, target: Any) -> dict[str, float]:
     answer = searcher.search(query._replace(own_id=None), target, SearchOptions(k=50))
     return {hit.id: hit.score for hit in answer.hits}
 

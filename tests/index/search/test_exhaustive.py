@@ -13,7 +13,7 @@ import pytest
 
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search import exhaustive, live_collection
+from aladin_index.search import exhaustive, file_collection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
@@ -114,7 +114,7 @@ def test_many_candidates_are_ordered_by_bounds_as_without(
     fusion: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(live_collection, "LEAST_BOUNDED", 100)
+    monkeypatch.setattr(file_collection, "LEAST_BOUNDED", 100)
     searcher = TwoStageSearcher(index)
     count = 200 if target == "texts" else 500
     options: dict[str, Any] = {"candidates": count, "fusion": fusion}

@@ -11,8 +11,8 @@ import pytest
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
-from aladin_index.search.backend import EncodedPart, EncodedParts, EncodedQuery
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedPart, EncodedParts, Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 
@@ -37,7 +37,7 @@ def searcher(root: Path) -> Iterator[TwoStageSearcher]:
         yield TwoStageSearcher(index)
 
 
-def asked(searcher: TwoStageSearcher, text: str) -> EncodedQuery:
+def asked(searcher: TwoStageSearcher, text: str) -> Term:
     """A query with the encoding of a stored text, and other words."""
     return searcher.stored_query("t1")._replace(text=text, own_id=None)
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from aladin_index.changes.writer import NewItems
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
-from aladin_index.search.backend import EncodedPart, EncodedParts, EncodedQuery, Role
 from aladin_index.search.feedback import moved_words
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import SearchAnswer
+from aladin_index.search.query import EncodedPart, EncodedParts, Term
+from aladin_index.search.results import Role, SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import InputError
@@ -257,7 +257,7 @@ def test_parts_that_are_no_query(
 
 def test_the_times_of_the_parts() -> None:
     def part(**fields: Any) -> EncodedPart:
-        return EncodedPart(EncodedQuery(None, "text", **fields), "all")  # pyright: ignore
+        return EncodedPart(Term(None, "text", **fields), "all")  # pyright: ignore
 
     both = EncodedParts(
         (

@@ -18,8 +18,8 @@ import pytest
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
-from aladin_index.search.backend import Ordered
 from aladin_index.search.candidates import QueryPool, ValidSearch, find_pool
+from aladin_index.search.collection import Ordered
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import aladin_index.search.live_collection as live_collection
+import aladin_index.search.file_collection as file_collection
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
-from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
@@ -99,7 +99,7 @@ def alone(searcher: TwoStageSearcher, asked: AskedSearch) -> SearchAnswer | Exce
 def test_the_answers_are_those_of_each_search_alone(
     searcher: TwoStageSearcher, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_collection, "EXACT_UP_TO", 99)  # more go through the graph
+    monkeypatch.setattr(file_collection, "EXACT_UP_TO", 99)  # more go through the graph
     chance = random.Random(seed)
     for size in (1, 2, 16, 40):
         batch = [draw(searcher, chance) for _ in range(size)]
@@ -115,15 +115,15 @@ def test_searches_of_a_collection_share_a_call_of_each_stage(
 ) -> None:
     calls: list[tuple[str, int]] = []
     for name in ("order_all", "align_all"):
-        real = getattr(LiveCollection, name)
+        real = getattr(FileCollection, name)
 
         def note(
-            self: LiveCollection, first: Any, *rest: Any, name: str = name, real: Any = real
+            self: FileCollection, first: Any, *rest: Any, name: str = name, real: Any = real
         ) -> Any:
             calls.append((name, len(first)))
             return real(self, first, *rest)
 
-        monkeypatch.setattr(LiveCollection, name, note)
+        monkeypatch.setattr(FileCollection, name, note)
     query = searcher.stored_query("t1")
     plain = AskedSearch(query, "images", SearchOptions(candidates=30))
     filtered = AskedSearch(query, "images", SearchOptions(candidates=30, filter={"n": {"lt": 9}}))
@@ -134,9 +134,9 @@ def test_searches_of_a_collection_share_a_call_of_each_stage(
 def test_an_error_concerns_its_own_search_alone(
     searcher: TwoStageSearcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = LiveCollection.align_all
+    real = FileCollection.align_all
 
-    def fail(self: LiveCollection, queries: Any, modality: Any, rows: Any) -> Any:
+    def fail(self: FileCollection, queries: Any, modality: Any, rows: Any) -> Any:
         if any(len(query) == len(broken.query.encoding.item_tokens(0)) for query in queries):
             raise IndexCorruptError("tokens.npy", "cut short")
         return real(self, queries, modality, rows)
@@ -150,7 +150,7 @@ def test_an_error_concerns_its_own_search_alone(
     broken = AskedSearch(searcher.stored_query(longest), "images", SearchOptions())
     batch = [AskedSearch(searcher.stored_query(item), "images", SearchOptions()) for item in good]
     expected = [without_times(searcher.search(*asked)) for asked in batch]
-    monkeypatch.setattr(LiveCollection, "align_all", fail)
+    monkeypatch.setattr(FileCollection, "align_all", fail)
     first, *others, wrong = searcher.search_all(
         [broken, *batch, AskedSearch(broken.query, "images", SearchOptions(k=0))]
     )

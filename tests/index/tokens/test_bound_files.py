@@ -17,7 +17,7 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.info import describe
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.file_collection import StoredCollection
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_index.tokens.bound_files import BOUND_FILES, BOUNDS
 from aladin_index.tokens.bounds import TokenBounds

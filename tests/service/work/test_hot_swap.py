@@ -25,7 +25,7 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import read_manifest, write_manifest
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.writer import publish_generation
-from aladin_index.search.backend import SearchBackend
+from aladin_index.search.collection import SearchBackend
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     CheckpointError,

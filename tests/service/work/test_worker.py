@@ -325,7 +325,7 @@ def test_encodings_that_are_kept_do_not_keep_their_batch(worker: Worker) -> None
     with closing(encoder):
         results = encoder.encode(searcher, [TextQuery(text) for text in TEXTS])
     for result in results:
-        assert isinstance(result, query_encoder.EncodedQuery)
+        assert isinstance(result, query_encoder.Term)
         for part in result.encoding:
             assert (part if part.base is None else part.base).nbytes == part.nbytes
         assert bool(result.encoding.mask.all())

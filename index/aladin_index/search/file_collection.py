@@ -26,7 +26,7 @@ from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
-from aladin_index.search.backend import Everything, FirstStageQuery, Ordered, SecondStageQuery
+from aladin_index.search.collection import Everything, FirstStageQuery, Ordered, SecondStageQuery
 from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, WORTH_BOUNDING, LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
@@ -134,7 +134,7 @@ class StoredCollection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveCollection:
+class FileCollection:
     """A snapshot of a collection; later changes do not affect it, and any searches may share it.
 
     The rows of the generation come first, 0 to ``base.entry.count - 1``; an item that was added
@@ -192,7 +192,7 @@ class LiveCollection:
         num_candidates: int,
         second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
-        """Order the first `count` items, see `aladin_index.search.backend.Collection`."""
+        """Order the first `count` items, see `aladin_index.search.collection.Collection`."""
         return self.order_all([FirstStageQuery(query, count, num_candidates, second_stage)])[0]
 
     def order_all(self, searches: Sequence[FirstStageQuery]) -> list[Ordered]:
@@ -227,7 +227,7 @@ class LiveCollection:
         return ordered
 
     def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
-        """Return all items that may be found, see `aladin_index.search.backend.Collection`."""
+        """Return all items that may be found, see `aladin_index.search.collection.Collection`."""
         base, changes, built = self.base, self.changes, self.base.entry.count
         chosen = self.selection
         of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
@@ -261,7 +261,7 @@ class LiveCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items, see `aladin_index.search.backend.Collection`."""
+        """Score items, see `aladin_index.search.collection.Collection`."""
         return self.align_all([query], modality, [rows])[0]
 
     def align_all(
