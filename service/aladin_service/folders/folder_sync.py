@@ -32,7 +32,7 @@ from aladin_network.types import NullProgress, Progress
 from aladin_service.item_sources import photo_item
 from aladin_training.data.folder import UNREADABLE_FOLDER, read_folder
 from aladin_training.data.folder_rules import FolderRules
-from aladin_training.data.records import SkippedPhoto
+from aladin_training.data.records import SkippedPhoto, Source
 
 _LOG = logging.getLogger(__name__)
 
@@ -249,7 +249,7 @@ class FolderSync:
                 f"{folder}: expected a folder of photos, found {found}; nothing was changed"
             )
         try:
-            for _, record in read_folder(folder, skip, rules):
+            for _, record in read_folder(Source(folder, folder, skip, rules=rules)):
                 if record.photo.length is not None:
                     raise InputError(
                         f"{folder}: expected a folder of photos, found the tar "

@@ -10,7 +10,7 @@ import pytest
 from aladin_network.errors import DataError
 from aladin_training.data import Record, iter_records, read_records
 from aladin_training.data.records import strict_data
-from aladin_training.data.tables import open_csv
+from aladin_training.data.tables import open_table
 
 
 def write(folder: Path, content: str | bytes, name: str = "data.csv") -> Path:
@@ -162,4 +162,4 @@ def test_a_missing_photo_is_named_where_all_are_needed(tmp_path: Path) -> None:
 def test_a_folder_named_like_a_table(tmp_path: Path) -> None:
     (tmp_path / "data.csv").mkdir()
     with pytest.raises(DataError, match="Is a directory"):
-        open_csv(tmp_path / "data.csv")
+        open_table(tmp_path / "data.csv")

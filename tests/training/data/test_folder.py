@@ -13,7 +13,7 @@ from aladin_network.errors import DataError
 from aladin_training.data import iter_records, read_records
 from aladin_training.data.folder import read_folder
 from aladin_training.data.folder_rules import FolderRules
-from aladin_training.data.records import SkippedPhoto, strict_data
+from aladin_training.data.records import SkippedPhoto, Source, strict_data
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_large_file_beside_a_photo_is_not_read(
     os.truncate(side, 65_537)
     monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("it was read"))
     skipped: list[SkippedPhoto] = []
-    entries = read_folder(photos, skipped.append, FolderRules())
+    entries = read_folder(Source(photos, photos, skipped.append, rules=FolderRules()))
     assert [entry.record.captions for entry in entries] == [(), (), ()]
     reason = "65537 bytes, at most 65536 are read beside a photo"
     assert [each[:2] for each in skipped] == [(side.name, f"not used for its photo: {reason}")]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aladin_network.errors import DataError
-from aladin_training.data.formats import common_folder, expand
+from aladin_training.data.patterns import common_folder, expand
 
 
 @pytest.fixture

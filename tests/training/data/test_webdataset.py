@@ -13,7 +13,7 @@ from aladin_network.errors import DataError
 from aladin_network.photos.decoding import read_image
 from aladin_training.data import iter_records, read_records
 from aladin_training.data import webdataset as module
-from aladin_training.data.records import OnSkip, strict_data
+from aladin_training.data.records import Source, strict_data
 
 Picture = Callable[[int], bytes]
 WriteTar = Callable[..., Path]
@@ -157,9 +157,9 @@ def test_no_tar_is_opened_before_the_one_before_is_used_up(
         write_tar(f"{number}.tar", [(f"{number}-{n}.jpg", picture(n)) for n in range(4)])
     opened: list[str] = []
 
-    def read_tar(path: Path, root: Path, on_skip: OnSkip) -> Iterator[object]:
-        opened.append(path.name)
-        return original(path, root, on_skip)
+    def read_tar(source: Source) -> Iterator[object]:
+        opened.append(source.path.name)
+        return original(source)
 
     original = module.read_tar
     monkeypatch.setattr("aladin_training.data.folder.read_tar", read_tar)

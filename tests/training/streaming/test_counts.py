@@ -11,7 +11,7 @@ import pytest
 
 from aladin_network.errors import DataError
 from aladin_network.types import NullProgress
-from aladin_training.data.records import OnSkip
+from aladin_training.data.records import Source
 from aladin_training.streaming import shards as shards_module
 from aladin_training.streaming.shards import ShardCount, TarShard, count_shards, find_shards
 
@@ -25,9 +25,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     read_tar = shards_module.read_tar
 
-    def recorded(path: Path, root: Path, on_skip: OnSkip) -> object:
-        names.append(path.name)
-        return read_tar(path, root, on_skip)
+    def recorded(source: Source) -> object:
+        names.append(source.path.name)
+        return read_tar(source)
 
     monkeypatch.setattr(shards_module, "read_tar", recorded)
     return names

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from aladin_network.errors import ConfigError
+from aladin_training.config.rules import Rule, check
 
 # Used instead of a stage's name for an anchor branch that starts from new weights.
 RANDOM = "random"
@@ -42,26 +43,30 @@ class AnchorsConfig:
     decays: tuple[float, ...] = (0.99995,)
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        check("anchors: ", self._rules())
 
-        Raises:
-            ConfigError: If there is no anchor, a decay is out of its range, or a setting belongs to
-                another scenario.
-        """
-        if self.checkpoints and self.scenario != "offline":
-            raise ConfigError(f"anchors: the {self.scenario} scenario takes no checkpoints")
-        if self.model_ids and len(self.model_ids) != len(self.checkpoints):
-            raise ConfigError("anchors: expected as many model_ids as checkpoints, or none")
-        if self.mutual and self.scenario != "online":
-            raise ConfigError("anchors: only online anchors learn mutually")
-        if self.scenario == "momentum":
-            if self.stages:
-                raise ConfigError("anchors: momentum anchors follow the target; give no stages")
-            if not self.decays or not all(0 <= decay <= 1 for decay in self.decays):
-                raise ConfigError(f"anchors: decays are {self.decays}, expected values in [0, 1]")
-        elif not (self.stages or self.checkpoints):
-            sources = "stages or checkpoints" if self.scenario == "offline" else "stages"
-            raise ConfigError(f"anchors: the {self.scenario} scenario needs {sources}")
+    def _rules(self) -> Iterator[Rule]:
+        scenario = self.scenario
+        offline, momentum = scenario == "offline", scenario == "momentum"
+        yield offline or not self.checkpoints, f"the {scenario} scenario takes no checkpoints"
+        yield (
+            len(self.model_ids) in (0, len(self.checkpoints)),
+            "expected as many model_ids as checkpoints, or none",
+        )
+        yield scenario == "online" or not self.mutual, "only online anchors learn mutually"
+        yield (
+            not (momentum and self.stages),
+            "momentum anchors follow the target; give no stages",
+        )
+        yield (
+            not momentum or (bool(self.decays) and all(0 <= decay <= 1 for decay in self.decays)),
+            f"decays are {self.decays}, expected values in [0, 1]",
+        )
+        sources = "stages or checkpoints" if offline else "stages"
+        yield (
+            momentum or bool(self.stages or self.checkpoints),
+            f"the {scenario} scenario needs {sources}",
+        )
 
     @property
     def needed_stages(self) -> dict[str, str]:

@@ -7,8 +7,9 @@ stages; each stage trains some parts of the network on one task, or on several a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
 from aladin_training.config.anchors import RANDOM
 from aladin_training.config.defaults import FEATURE_CACHE
+from aladin_training.config.rules import Rule, check
 from aladin_training.config.stage import StageConfig
 from aladin_training.config.toml_files import read_toml
 from aladin_training.config.tune import EncoderPart
@@ -88,13 +90,8 @@ class StreamConfig:
     shuffle: int = 10_000
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
-
-        Raises:
-            ConfigError: If the buffer holds no photo.
-        """
-        if self.shuffle < 1:
-            raise ConfigError(f"data.stream: shuffle is {self.shuffle}, expected at least 1")
+        found = f"shuffle is {self.shuffle}, expected at least 1"
+        check("data.stream: ", [(self.shuffle >= 1, found)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,33 +130,32 @@ class DataConfig:
     crops: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse impossible combinations.
+        check("data: ", self._rules())
 
-        Raises:
-            ConfigError: If the source is empty, photos are needed and only regions are given, there
-                        are labels without regions, or the selection split is no share, or one of a
-                        stream.
-        """
-        if not self.source.strip():
-            raise ConfigError("data: source: expected a data set, got an empty string")
-        if not 0 <= self.selection < 1:
-            raise ConfigError(
-                f"data: selection: expected at least 0 and less than 1, got {self.selection}"
-            )
-        if self.selection and self.stream is not None:
-            raise ConfigError(
-                "data: selection needs a list of the photos, and data.stream reads them front to "
-                "back; choose on a validation_source of its own instead"
-            )
-        if self.regions is None:
-            if self.region_labels is not None:
-                raise ConfigError(
-                    "data: region_labels: expected regions as well, which the labels belong to"
-                )
-        elif self.stream is not None:
-            raise ConfigError("data: a stream shows the photos of its tars, not ready-made regions")
-        elif self.mirror or self.crops:
-            raise ConfigError("data: mirror and crops apply to photos, not to ready-made regions")
+    def _rules(self) -> Iterator[Rule]:
+        photos = self.regions is None
+        yield bool(self.source.strip()), "source: expected a data set, got an empty string"
+        yield (
+            0 <= self.selection < 1,
+            f"selection: expected at least 0 and less than 1, got {self.selection}",
+        )
+        yield (
+            not self.selection or self.stream is None,
+            "selection needs a list of the photos, and data.stream reads them front to back; "
+            "choose on a validation_source of its own instead",
+        )
+        yield (
+            not photos or self.region_labels is None,
+            "region_labels: expected regions as well, which the labels belong to",
+        )
+        yield (
+            photos or self.stream is None,
+            "a stream shows the photos of its tars, not ready-made regions",
+        )
+        yield (
+            photos or not (self.mirror or self.crops),
+            "mirror and crops apply to photos, not to ready-made regions",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,53 +198,49 @@ class Recipe:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that stages are unique and refer to earlier ones.
+        check("", self._rules())
 
-        Raises:
-            ConfigError: If there is no stage, a name repeats or a reference names no earlier
-                        stage, or if there is no network or more than one.
-        """
-        if (self.model is None) == (self.start is None):
-            raise ConfigError("a recipe needs either a [model] or a start")
-        if self.threads is not None and self.threads < 1:
-            raise ConfigError(f"threads is {self.threads}, expected at least 1")
+    def _rules(self) -> Iterator[Rule]:
+        yield (
+            (self.model is None) != (self.start is None),
+            "a recipe needs either a [model] or a start",
+        )
+        yield (
+            self.threads is None or self.threads >= 1,
+            f"threads is {self.threads}, expected at least 1",
+        )
         names: list[str] = []
         for stage in self.stage:
-            if stage.name in names:
-                raise ConfigError(f"two stages are named {stage.name!r}")
-            if stage.name == RANDOM:
-                raise ConfigError(f"no stage can be named {RANDOM!r}: it stands for new weights")
-            for key, earlier in stage.needed_stages.items():
-                if earlier not in names:
-                    where = f"stage {stage.name!r}"
-                    raise ConfigError(f"{where}: {key} {earlier!r} is not an earlier stage")
-            if self.data.stream is not None and stage.offline is not None:
-                raise ConfigError(
-                    f"stage {stage.name!r}: offline negatives need photos in any order, and "
-                    "data.stream reads them front to back; mine from a list of photos instead"
-                )
-            if self.data.stream is not None and stage.share < 1:
-                raise ConfigError(
-                    f"stage {stage.name!r}: a share of the photos needs a list of them, and "
-                    "data.stream reads them front to back"
-                )
-            image = stage.tune.get("image_encoder")
-            if image is not None and image.cached:
-                if self.data.stream is not None:
-                    raise ConfigError(
-                        f"stage {stage.name!r}: cached states need a list of the photos, and "
-                        "data.stream reads them front to back"
-                    )
-                if image.layers != self.cached_layers:
-                    raise ConfigError(
-                        f"stage {stage.name!r}: expected all stages to tune the same number of "
-                        f"layers on cached states, got {self.cached_layers} and {image.layers}"
-                    )
+            yield stage.name not in names, f"two stages are named {stage.name!r}"
+            yield stage.name != RANDOM, f"{RANDOM!r} is a reserved stage name"
+            for holds, message in chain(_references(stage, names), self._order(stage)):
+                yield holds, f"stage {stage.name!r}: {message}"
             names.append(stage.name)
-        if not names:
-            raise ConfigError("a recipe needs at least one [[stage]]")
-        if self.final is not None and self.final not in names:
-            raise ConfigError(f"final {self.final!r} is not a stage, known are {names}")
+        yield bool(names), "a recipe needs at least one [[stage]]"
+        yield (
+            self.final is None or self.final in names,
+            f"final {self.final!r} is not a stage, known are {names}",
+        )
+
+    def _order(self, stage: StageConfig) -> Iterator[Rule]:
+        """Yield what a stage may ask of photos that are streamed, and of states that are cached."""
+        listed = self.data.stream is None
+        stream = "and data.stream reads them front to back"
+        yield (
+            listed or stage.offline is None,
+            f"offline negatives need photos in any order, {stream}; mine from a list of photos "
+            "instead",
+        )
+        yield listed or stage.share == 1, f"a share of the photos needs a list of them, {stream}"
+        image = stage.tune.get("image_encoder")
+        cached = image is not None and image.cached
+        yield listed or not cached, f"cached states need a list of the photos, {stream}"
+        layers = image.layers if image is not None else None
+        yield (
+            not cached or layers == self.cached_layers,
+            "expected all stages to tune the same number of layers on cached states, got "
+            f"{self.cached_layers} and {layers}",
+        )
 
     @property
     def final_stage(self) -> StageConfig:
@@ -280,6 +272,11 @@ class Recipe:
         """Score that the final stage trains; the matching score if it trains several."""
         scores = self.final_stage.trained_scores
         return "matching" if "matching" in scores else min(scores)
+
+
+def _references(stage: StageConfig, earlier: Sequence[str]) -> Iterator[Rule]:
+    for key, name in stage.needed_stages.items():
+        yield name in earlier, f"{key} {name!r} is not an earlier stage"
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal, cast, get_args
 
 from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
 from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
+from aladin_training.config.rules import Rule, check
 from aladin_training.config.tune import EncoderPart, TuneConfig
 
 Part = Literal[
@@ -124,22 +127,23 @@ class OfflineNegativesConfig:
     content: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        check("offline: ", self._rules())
 
-        Raises:
-            ConfigError: If there is not exactly one source, a setting belongs to a file and there
-                is none, or a list is empty.
-        """
-        if (self.stage is None) == (self.file is None):
-            raise ConfigError("offline: give either a stage or a file")
-        if self.miner is not None and self.file is None:
-            raise ConfigError(
-                "offline: a miner requires a file; a stage mines with its own network"
-            )
-        if self.content is not None and self.file is None:
-            raise ConfigError("offline: content is that of a file's lists: it requires a file")
-        if self.num_texts < 1 or self.num_images < 1:
-            raise ConfigError("offline: num_texts and num_images must be at least 1")
+    def _rules(self) -> Iterator[Rule]:
+        from_file = self.file is not None
+        yield (self.stage is None) == from_file, "give either a stage or a file"
+        yield (
+            self.miner is None or from_file,
+            "a miner requires a file; a stage mines with its own network",
+        )
+        yield (
+            self.content is None or from_file,
+            "content is that of a file's lists: it requires a file",
+        )
+        yield (
+            min(self.num_texts, self.num_images) >= 1,
+            "num_texts and num_images must be at least 1",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,44 +220,54 @@ class StageConfig:
     validate_every_epochs: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse impossible values and combinations.
+        check(f"stage {self.name!r}: ", chain(self._ranges(), self._combinations()))
 
-        Raises:
-            ConfigError: If a count or a rate is out of its range, or a task lacks what it needs.
-        """
-        where = f"stage {self.name!r}"
+    def _ranges(self) -> Iterator[Rule]:
         for name in ("epochs", "batch_size", "validate_every_epochs"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{where}: {name} is {getattr(self, name)}, expected at least 1")
+            value: int = getattr(self, name)
+            yield value >= 1, f"{name} is {value}, expected at least 1"
         for name in ("captions_per_photo", "chunk_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{where}: {name} is {value}, expected at least 1 or null")
-        if not 0 < self.share <= 1:
-            raise ConfigError(f"{where}: share is {self.share}, expected above 0 and at most 1")
-        if self.lr <= 0 or self.clip_norm <= 0:
-            raise ConfigError(f"{where}: lr and clip_norm must be above 0")
-        if not 0 <= self.short_captions <= (0 if self.offline else 1):
-            raise ConfigError(f"{where}: short_captions is {self.short_captions}, expected 0 to 1")
-        if not 0 <= self.new_crops <= 1:
-            raise ConfigError(f"{where}: new_crops is {self.new_crops}, expected 0 to 1")
-        if not 0 <= self.average_decay < 1:
-            raise ConfigError(f"{where}: average_decay is {self.average_decay}, expected [0, 1)")
-        if not self.tasks:
-            raise ConfigError(f"{where}: expected at least one task")
-        if all(task.after_epochs for task in self.tasks.values()):
-            raise ConfigError(f"{where}: at least one task must begin with the stage")
+            count: int | None = getattr(self, name)
+            yield count is None or count >= 1, f"{name} is {count}, expected at least 1 or null"
+        yield 0 < self.share <= 1, f"share is {self.share}, expected above 0 and at most 1"
+        yield self.lr > 0 and self.clip_norm > 0, "lr and clip_norm must be above 0"
+        yield (
+            0 <= self.short_captions <= (0 if self.offline else 1),
+            f"short_captions is {self.short_captions}, expected 0 to 1",
+        )
+        yield 0 <= self.new_crops <= 1, f"new_crops is {self.new_crops}, expected 0 to 1"
+        yield (
+            0 <= self.average_decay < 1,
+            f"average_decay is {self.average_decay}, expected [0, 1)",
+        )
+
+    def _combinations(self) -> Iterator[Rule]:
+        yield bool(self.tasks), "expected at least one task"
+        yield (
+            any(not task.after_epochs for task in self.tasks.values()),
+            "at least one task must begin with the stage",
+        )
         for encoder in self.tune:
-            if self.train is not None and encoder not in self.train:
-                raise ConfigError(f"{where}: tune.{encoder}: expected {encoder} in train as well")
-        if self._has("alignment_distillation") and self.teacher is None:
-            raise ConfigError(f"{where}: alignment_distillation needs a teacher")
-        if (self._has("boosting") or self._has("imitation")) != (self.anchors is not None):
-            raise ConfigError(f"{where}: boosting or imitation and anchors require each other")
-        if self._has("quintuplet") != (self.offline is not None):
-            raise ConfigError(f"{where}: quintuplet tasks and offline negatives require each other")
-        if self.offline is not None and self.captions_per_photo not in (None, 1):
-            raise ConfigError(f"{where}: offline negatives require one caption for each photo")
+            yield (
+                self.train is None or encoder in self.train,
+                f"tune.{encoder}: expected {encoder} in train as well",
+            )
+        yield (
+            not self._has("alignment_distillation") or self.teacher is not None,
+            "alignment_distillation needs a teacher",
+        )
+        yield (
+            (self._has("boosting") or self._has("imitation")) == (self.anchors is not None),
+            "boosting or imitation and anchors require each other",
+        )
+        yield (
+            self._has("quintuplet") == (self.offline is not None),
+            "quintuplet tasks and offline negatives require each other",
+        )
+        yield (
+            self.offline is None or self.captions_per_photo in (None, 1),
+            "offline negatives require one caption for each photo",
+        )
 
     @property
     def needed_stages(self) -> dict[str, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from aladin_network.errors import ConfigError
+from aladin_training.config.rules import Rule, check
 
 EncoderPart = Literal["image_encoder", "text_encoder"]
 TuneMode = Literal["full", "last", "lora"]
@@ -46,22 +47,20 @@ class TuneConfig:
     cached: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        check("tune: ", self._rules())
 
-        Raises:
-            ConfigError: If a value is out of its range, or belongs to another mode.
-        """
-        if (self.mode == "last") != (self.layers is not None):
-            raise ConfigError('tune: mode "last" and layers require each other')
-        if self.layers is not None and self.layers < 1:
-            raise ConfigError(f"tune: layers is {self.layers}, expected at least 1")
-        if self.cached and self.mode != "last":
-            raise ConfigError('tune: cached requires mode "last"')
-        if self.rank < 1 or self.alpha <= 0:
-            raise ConfigError("tune: rank must be at least 1 and alpha above 0")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"tune: dropout is {self.dropout}, expected [0, 1)")
-        if self.targets is not None and (self.mode != "lora" or not self.targets):
-            raise ConfigError('tune: targets require mode "lora" and at least one name')
-        if not 0 < self.lr_decay <= 1:
-            raise ConfigError(f"tune: lr_decay is {self.lr_decay}, expected (0, 1]")
+    def _rules(self) -> Iterator[Rule]:
+        last = self.mode == "last"
+        yield last == (self.layers is not None), 'mode "last" and layers require each other'
+        yield (
+            self.layers is None or self.layers >= 1,
+            f"layers is {self.layers}, expected at least 1",
+        )
+        yield last or not self.cached, 'cached requires mode "last"'
+        yield self.rank >= 1 and self.alpha > 0, "rank must be at least 1 and alpha above 0"
+        yield 0 <= self.dropout < 1, f"dropout is {self.dropout}, expected [0, 1)"
+        yield (
+            self.targets is None or (self.mode == "lora" and bool(self.targets)),
+            'targets require mode "lora" and at least one name',
+        )
+        yield 0 < self.lr_decay <= 1, f"lr_decay is {self.lr_decay}, expected (0, 1]"

@@ -170,88 +170,63 @@ def _kind(value: object) -> str:
     return _KINDS[type(value)]
 
 
-class RowDescription(NamedTuple):
-    """The content of a row that describes a photo or a text.
-
-    Attributes:
-        id: Id, or None if there is no such column.
-        captions: Any number of captions.
-        split: Split, or None if there is no such column.
-        metadata: All other columns.
-    """
-
-    id: str | None
-    captions: tuple[str, ...]
-    split: str | None
-    metadata: dict[str, Any]
-
-
 def download_failed(row: Mapping[str, Any]) -> bool:
     """Tell whether img2dataset could not download the photo of a row."""
     # Other programs have states of their own, such as "published".
     return str(row.get(STATUS)).startswith(FAILED)
 
 
-def parse_row(
-    row: Mapping[str, Any],
-    place: Place,
-    photo_column: str | None = None,
-    *,
-    ids: Sequence[str] = ID,
-    captions: Sequence[str] = CAPTIONS,
-) -> RowDescription:
-    """Separate id, captions, split and metadata of a row.
+class Row:
+    """Checked access to the columns of a row, or of a JSON object in its place.
 
-    Args:
-        row: Values by column.
-        place: Place of the row, named in errors.
-        photo_column: Column that names the photo, which is no metadata.
-        ids: Columns of which the first that is present holds the id.
-        captions: Columns of which the first that is present holds the captions.
-
-    Raises:
-        DataError: If a value has the wrong type for its column.
+    Of several names for one column, the first that has a value counts.
     """
-    present = [name for name, value in row.items() if value is not None]
-    texts, identity = first_of(captions, present), first_of(ids, present)
-    return RowDescription(
-        id=None if identity is None else parse_word(row[identity], identity, place),
-        captions=() if texts is None else parse_captions_value(row[texts], texts, place),
-        split=parse_word(row[SPLIT], SPLIT, place) if SPLIT in present else None,
-        metadata=metadata_of(row, [texts, identity, photo_column, SPLIT]),
-    )
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        place: Place,
+        *,
+        ids: Sequence[str] = ID,
+        captions: Sequence[str] = CAPTIONS,
+    ) -> None:
+        """Find the columns of the id and of the captions by their possible names."""
+        self._values, self._place = values, place
+        present = [name for name, value in values.items() if value is not None]
+        self._id, self._captions = first_of(ids, present), first_of(captions, present)
+
+    @property
+    def id(self) -> str | None:
+        """The id, or None if there is no such column."""
+        return None if self._id is None else self._word(self._id)
+
+    @property
+    def captions(self) -> tuple[str, ...]:
+        """Any number of captions: a text, or a list of texts, without blank ones."""
+        if self._captions is None:
+            return ()
+        return _captions_of(self._values[self._captions], self._captions, self._place)
+
+    @property
+    def split(self) -> str | None:
+        """The split, or None if there is no such column."""
+        return None if self._values.get(SPLIT) is None else self._word(SPLIT)
+
+    def metadata(self, photo_column: str | None = None) -> dict[str, Any]:
+        """Return all other columns than those above and the photo's."""
+        return metadata_of(self._values, [self._captions, self._id, photo_column, SPLIT])
+
+    def _word(self, name: str) -> str:
+        """Return an id or a split; in tables it may also be a number."""
+        value = self._values[name]
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise self._place.error(f"{name}: expected a text, got {type(value).__name__}")
+        if not str(value).strip():
+            raise self._place.error(f"{name}: is blank")
+        return str(value)
 
 
-def parse_word(value: object, name: str, place: Place) -> str:
-    """Return an id or a split; in tables an id may also be a number.
-
-    Args:
-        value: Value of the column.
-        name: Column, named in errors.
-        place: Place of the row, named in errors.
-
-    Raises:
-        DataError: If it is of another type, or blank.
-    """
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise place.error(f"{name}: expected a text, got {type(value).__name__}")
-    word = str(value)
-    if not word.strip():
-        raise place.error(f"{name}: is blank")
-    return word
-
-
-def parse_captions_value(value: object, name: str, place: Place) -> tuple[str, ...]:
-    """Return the captions of a column: a text, or a list of texts; blank ones are omitted.
-
-    Args:
-        value: Value of the column.
-        name: Column, named in errors.
-        place: Place of the row, named in errors.
-
-    Raises:
-        DataError: If it is of another type.
-    """
+def _captions_of(value: object, name: str, place: Place) -> tuple[str, ...]:
     values = cast(list[object], value) if isinstance(value, list) else [value]
     captions: list[str] = []
     for caption in values:

@@ -5,28 +5,24 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
 
 from aladin_network.errors import DataError
-from aladin_network.photos.files import PhotoFile, name_fault
+from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
-from aladin_training.data.fields import Place, download_failed
+from aladin_training.data.fields import Place
 from aladin_training.data.folder_rules import FolderRules
-from aladin_training.data.records import (
-    LocatedRecord,
-    OnSkip,
-    log_skipped,
-    skipped_photo,
-    unusable_beside,
-)
+from aladin_training.data.records import LocatedRecord, Source, skipped_photo
 from aladin_training.data.samples import (
     DETAILS,
     TEXT,
+    Photo,
+    SideFile,
     check_side_file,
-    parse_captions,
-    parse_details,
-    sample_record,
+    read_beside,
+    sample_entries,
     split_of_folder,
 )
 from aladin_training.data.webdataset import is_tar, read_tar
@@ -34,7 +30,6 @@ from aladin_training.data.webdataset import is_tar, read_tar
 PassedOver = Callable[[Path, str], None]
 # Beginning of the reason for which all that is below a folder is skipped.
 UNREADABLE_FOLDER = "a folder that cannot be read"
-Parsed = TypeVar("Parsed")
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -43,86 +38,84 @@ _KINDS = {
 }
 
 
-def read_photo(file: Path, folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
-    """Read one photo, with the files beside it.
-
-    Args:
-        file: The photo.
-        folder: Folder that the photo's uri is relative to.
-        on_skip: Called with the photo if its name cannot be an id, and with each file beside it
-            that cannot be used.
-    """
-    path, folder = file.absolute(), folder.absolute()
-    names = frozenset(
-        each.name for each in (path.with_suffix(TEXT), path.with_suffix(DETAILS)) if each.is_file()
-    )
-    for entry in _photo(path, names, folder, on_skip):
-        fault = name_fault(entry.record.id) or _path_fault(path)
-        if fault is None:
-            yield entry
-        else:
-            uri = PurePosixPath(path.relative_to(folder).as_posix())
-            on_skip(skipped_photo(uri, fault, None))
+def read_photo(source: Source) -> Iterator[LocatedRecord]:
+    """Read one photo, with the files beside it."""
+    path = source.path.absolute()
+    beside = (path.with_suffix(TEXT), path.with_suffix(DETAILS))
+    return _photo(source, path, frozenset(each.name for each in beside if each.is_file()))
 
 
-def read_folder(
-    folder: Path, on_skip: OnSkip = log_skipped, rules: FolderRules | None = None
-) -> Iterator[LocatedRecord]:
+def read_folder(source: Source) -> Iterator[LocatedRecord]:
     """Read all photos below a folder, or all tars, sorted by path; hidden files are skipped.
 
     ``dog.txt`` beside ``dog.jpg`` holds its captions, one on each line, and ``dog.json`` holds
     other fields; the id is the path in the folder. Photos below the subfolders ``train``, ``val``
-    and ``test`` belong to these splits.
+    and ``test`` belong to these splits. Links to folders are not followed. With the rules of a
+    folder as people have it, a tar among photos is skipped.
 
     Args:
-        folder: Folder of the photos or tars.
-        on_skip: Called with each file that looks like a photo and cannot be read, each broken
-            link, each folder that cannot be read, and each link to a folder, which is not
-            followed; and with each file beside a photo that cannot be used.
-        rules: Decide what else is skipped, for a folder as people have it: a tar among photos is
-            then skipped, too. None for a data set.
+        source: The folder.
 
     Raises:
         DataError: If the folder cannot be read, or a tar; without rules, if there are tars and
             photos.
     """
-    folder = folder.absolute()
-    first_photo: Path | None = None
-    first_tar: Path | None = None
+    return _Folder(source).entries()
 
-    def skip(path: Path, reason: str) -> None:
-        uri = PurePosixPath(path.relative_to(folder).as_posix())
-        on_skip(skipped_photo(uri, reason, split_of_folder(uri)))
 
-    for path, names in walk_files(folder, skip, rules):
-        if is_tar(path):
-            if rules is not None and first_tar is None and first_photo is None:
-                first_photo = _any_photo(folder, rules)
-            if rules is not None and first_photo is not None:
-                skip(path, "a tar among photos; name it as a source of its own")
-                continue
-            first_tar = first_tar or path
-        elif path.suffix.lower() in PHOTO_SUFFIXES:
-            first_photo = first_photo or path
-        else:
-            if (unreadable := UNREADABLE_SUFFIXES.get(path.suffix.lower())) is not None:
-                skip(path, unreadable)
-            elif rules is not None:
-                rules.count_other(PurePosixPath(path.relative_to(folder).as_posix()))
-            continue
-        if first_photo and first_tar:
-            found = f"{first_photo.relative_to(folder)} and {first_tar.relative_to(folder)}"
-            reason = f"expected photos or tars, got both: {found}; name the tars as '*.tar'"
-            raise DataError(folder, None, reason)
-        if first_tar:
-            yield from read_tar(path, folder, on_skip)
-        else:
-            for entry in _photo(path, names, folder, on_skip):
-                fault = name_fault(entry.record.id) or _path_fault(path)
-                if fault is None:
-                    yield entry
-                else:
-                    skip(path, fault)
+class _Folder:
+    """One pass over a folder of photos, or of tars."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._folder = source.path.absolute()
+        self._first: dict[str, Path] = {}
+
+    def entries(self) -> Iterator[LocatedRecord]:
+        for path, names in walk_files(self._folder, self._skip, self._source.rules):
+            if is_tar(path):
+                yield from self._tar(path)
+            elif path.suffix.lower() in PHOTO_SUFFIXES:
+                self._refuse_both("photo", path)
+                yield from _photo(self._source, path, names)
+            else:
+                self._other(path)
+
+    def _tar(self, path: Path) -> Iterator[LocatedRecord]:
+        if self._source.rules is not None and self._holds_photos:
+            self._skip(path, "a tar among photos; name it as a source of its own")
+            return
+        self._refuse_both("tar", path)
+        yield from read_tar(replace(self._source, path=path))
+
+    def _other(self, path: Path) -> None:
+        rules, unreadable = self._source.rules, UNREADABLE_SUFFIXES.get(path.suffix.lower())
+        if unreadable is not None:
+            self._skip(path, unreadable)
+        elif rules is not None:
+            rules.count_other(self._source.uri(path))
+
+    def _skip(self, path: Path, reason: str) -> None:
+        uri = self._source.uri(path)
+        self._source.on_skip(skipped_photo(uri, reason, split_of_folder(uri)))
+
+    @cached_property
+    def _holds_photos(self) -> bool:
+        """Whether there is a photo anywhere in the folder; looked for at the first tar."""
+        rules = self._source.rules
+        if "photo" in self._first or rules is None:
+            return "photo" in self._first
+        files = walk_files(self._folder, lambda path, reason: None, FolderRules(rules.exclude))  # noqa: ARG005
+        return any(path.suffix.lower() in PHOTO_SUFFIXES for path, _ in files)
+
+    def _refuse_both(self, kind: str, path: Path) -> None:
+        self._first.setdefault(kind, path)
+        if len(self._first) > 1:
+            photo, tar = (self._first[each].relative_to(self._folder) for each in ("photo", "tar"))
+            reason = (
+                f"expected photos or tars, got both: {photo} and {tar}; name the tars as '*.tar'"
+            )
+            raise DataError(self._folder, None, reason)
 
 
 def walk_files(
@@ -172,12 +165,6 @@ def _walk(
             passed_over(path, reason)
 
 
-def _any_photo(folder: Path, rules: FolderRules) -> Path | None:
-    """Return the first photo below a folder, or None if there is none."""
-    files = walk_files(folder, lambda path, reason: None, FolderRules(rules.exclude))  # noqa: ARG005
-    return next((path for path, _ in files if path.suffix.lower() in PHOTO_SUFFIXES), None)
-
-
 def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
@@ -204,45 +191,15 @@ def _no_file(entry: os.DirEntry[str]) -> str | None:
     return "a broken link" if kind is None else f"a link to {kind}, not a file"
 
 
-def _path_fault(path: Path) -> str | None:
-    """Return why the path of a photo cannot be stored, although its id can."""
-    try:
-        str(path).encode("utf-8")
-    except UnicodeEncodeError:
-        return name_fault(str(path))
-    return None
-
-
-def _photo(
-    path: Path, names: frozenset[str], folder: Path, on_skip: OnSkip
-) -> Iterator[LocatedRecord]:
-    """Read a photo with the files beside it; those that cannot be used are skipped."""
-    uri = PurePosixPath(path.relative_to(folder).as_posix())
-    place = Place(path)
-
-    def reject(file: Path, error: DataError) -> None:
-        beside = PurePosixPath(file.relative_to(folder).as_posix())
-        on_skip(unusable_beside(beside, error, split_of_folder(uri)))
-
-    def parsed(suffix: str, parse: Callable[[bytes, Place], Parsed]) -> Parsed | None:
-        file = path.with_suffix(suffix)
-        if file.name in names:
-            try:
-                return parse(_content(file), Place(file))
-            except DataError as error:
-                reject(file, error)
-        return None
-
-    known = parsed(DETAILS, parse_details) or {}
-    if download_failed(known):
-        return
-    captions = parsed(TEXT, parse_captions)
-    try:
-        record = sample_record(uri, PhotoFile(path), captions, known, place, in_tar=False)
-    except DataError as error:
-        reject(path.with_suffix(DETAILS), error)
-        record = sample_record(uri, PhotoFile(path), captions, {}, place, in_tar=False)
-    yield LocatedRecord(place, record)
+def _photo(source: Source, path: Path, names: frozenset[str]) -> Iterator[LocatedRecord]:
+    """Read a photo with the files beside it, whose names are among `names`."""
+    files = [each for suffix in (DETAILS, TEXT) if (each := path.with_suffix(suffix)).name in names]
+    beside = read_beside(
+        (SideFile(source.uri(file), Place(file), partial(_content, file)) for file in files),
+        source.on_skip,
+    )
+    photo = Photo(source.uri(path), PhotoFile(path), Place(path), in_tar=False)
+    return sample_entries(photo, beside, source.on_skip)
 
 
 def _content(file: Path) -> bytes:

@@ -23,6 +23,7 @@ from aladin_training.data.records import (
     LocatedRecord,
     OnSkip,
     Record,
+    Source,
     log_skipped,
     unusable,
 )
@@ -35,23 +36,14 @@ _JOINED = {"restval": "train"}
 _COCO_ID = "cocoid"
 
 
-def read_jsonl(file: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
-    """Read the photos of a JSONL file.
-
-    Args:
-        file: The file.
-        on_skip: Called with each line that is not JSON, lacks a field, or has an unknown or
-            ill-typed one, and with each caption that is none.
-
-    Raises:
-        DataError: If the file cannot be read.
-    """
-    folder = file.absolute().parent
-    for line in read_lines(file, _KNOWN, on_skip):
+def read_jsonl(source: Source) -> Iterator[LocatedRecord]:
+    """Read the photos of a JSONL file; lines and captions that cannot be used are skipped."""
+    folder = source.path.absolute().parent
+    for line in read_lines(source.path, _KNOWN, source.on_skip):
         try:
-            yield LocatedRecord(line.place, _photo_of_line(line, folder, on_skip))
+            yield LocatedRecord(line.place, _photo_of_line(line, folder, source.on_skip))
         except DataError as error:
-            on_skip(unusable(error, line.split))
+            source.on_skip(unusable(error, line.split))
 
 
 def _photo_of_line(line: Fields, folder: Path, on_skip: OnSkip) -> Record:
@@ -113,24 +105,17 @@ def read_lines(
         raise DataError(file, None, error.strerror or "cannot be read") from error
 
 
-def read_karpathy(
-    file: Path, images: Path | None = None, on_skip: OnSkip = log_skipped
-) -> Iterator[LocatedRecord]:
-    """Read the photos of a Karpathy JSON; its "restval" joins "train".
+def read_karpathy(source: Source) -> Iterator[LocatedRecord]:
+    """Read the photos of a Karpathy JSON, e.g. ``dataset_flickr8k.json``; "restval" joins "train".
 
-    Args:
-        file: E.g. ``dataset_flickr8k.json``.
-        images: Folder of the photos, or None for ``images/`` beside the file if it exists, and
-            otherwise the file's own folder.
-        on_skip: Called with each photo and caption that is not of this format.
-
-    Raises:
-        DataError: If the file is not JSON of this format.
+    Without a folder of photos, they are in ``images/`` beside the file if it exists, and otherwise
+    in the file's own folder.
     """
-    beside = file.absolute().parent
+    beside, on_skip = source.path.absolute().parent, source.on_skip
+    images = source.images
     if images is None:
         images = beside / "images" if (beside / "images").is_dir() else beside
-    listed = _load(file).objects("images", lambda error: on_skip(unusable(error)))
+    listed = _load(source.path).objects("images", lambda error: on_skip(unusable(error)))
     for photo in listed.values():
         try:
             yield LocatedRecord(photo.place, _photo_of_karpathy(photo, images, on_skip))

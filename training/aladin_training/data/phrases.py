@@ -92,43 +92,52 @@ class Phrase(NamedTuple):
         return frozenset(_singular(word.lower()) for word in self.words)
 
 
+class _Open:
+    """The phrase that is being read: its determiner, and the words after it."""
+
+    def __init__(self) -> None:
+        self.determiner: re.Match[str] | None = None
+        self.words: list[re.Match[str]] = []
+
+    def closed(self) -> list[Phrase]:
+        """Return the phrase, or nothing if it has no word."""
+        words, determiner = self.words, self.determiner
+        # "a man dressed in": a participle at the end belongs to what follows.
+        while len(words) > 1 and words[-1].group().lower().endswith("ed"):
+            words.pop()
+        if not words:
+            return []
+        first, given = (determiner or words[0]), (determiner.group() if determiner else "")
+        said = tuple(match.group() for match in words)
+        return [Phrase(first.start(), words[-1].end(), given, said)]
+
+    def goes_on(self, word: str, before: str) -> bool:
+        """Tell whether a word belongs to the phrase; `before` is the word before it."""
+        if word == "and" and self.words and before in _COLOURS:
+            return True  # "a black and white dog" is one phrase
+        if word in _DETERMINERS or word in _FUNCTION_WORDS:
+            return False
+        return not _is_verb(word, before, bool(self.words), self.determiner is not None)
+
+
 def find_phrases(text: str) -> list[Phrase]:
     """Find the noun phrases of a text, in order."""
     found: list[Phrase] = []
-    determiner: re.Match[str] | None = None
-    run: list[re.Match[str]] = []
-    before = ""  # the word before the present one, in lower case; "" after punctuation
-
-    def close() -> None:
-        nonlocal determiner, run
-        # "a man dressed in": a participle at the end belongs to what follows.
-        while len(run) > 1 and run[-1].group().lower().endswith("ed"):
-            run.pop()
-        if run:
-            first = determiner or run[0]
-            words = tuple(match.group() for match in run)
-            given = determiner.group() if determiner else ""
-            found.append(Phrase(first.start(), run[-1].end(), given, words))
-        determiner, run = None, []
-
-    end = 0
+    phrase = _Open()
+    before, end = "", 0  # the word before the present one, in lower case; "" after punctuation
     for match in _WORD.finditer(text):
         word = match.group().lower()
         if text[end : match.start()].strip():
-            close()
-            before = ""
-        if word in _DETERMINERS:
-            close()
-            determiner = match
-        elif word == "and" and run and before in _COLOURS:
-            pass  # "a black and white dog" is one phrase
-        elif word in _FUNCTION_WORDS or _is_verb(word, before, bool(run), determiner is not None):
-            close()
-        else:
-            run.append(match)
+            found += phrase.closed()
+            phrase, before = _Open(), ""
+        if not phrase.goes_on(word, before):
+            found += phrase.closed()
+            phrase = _Open()
+            phrase.determiner = match if word in _DETERMINERS else None
+        elif word != "and":
+            phrase.words.append(match)
         before, end = word, match.end()
-    close()
-    return found
+    return found + phrase.closed()
 
 
 def draw_short_text(caption: str, generator: random.Random) -> str | None:

@@ -21,7 +21,7 @@ import numpy as np
 from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import PhotoFile
 from aladin_training.data.fields import Place
-from aladin_training.data.records import LocatedRecord, Record
+from aladin_training.data.records import LocatedRecord, Record, Source
 
 logger = logging.getLogger(__name__)
 
@@ -54,16 +54,12 @@ class PrecompSplit(NamedTuple):
 
 def is_precomp(folder: Path) -> bool:
     """Tell whether a folder is one of these, without listing what may be millions of photos."""
-    return any((folder / f"{name}{_IMAGES}").is_file() for name in _KNOWN)
+    return folder.is_dir() and any((folder / f"{name}{_IMAGES}").is_file() for name in _KNOWN)
 
 
-def read_precomp(folder: Path) -> Iterator[LocatedRecord]:
-    """Read the photos of a folder, which has no photo files, only regions.
-
-    Raises:
-        DataError: If `open_precomp` raises it.
-    """
-    folder = folder.absolute()
+def read_precomp(source: Source) -> Iterator[LocatedRecord]:
+    """Read the photos of a folder, which has no photo files, only regions."""
+    folder = source.path.absolute()
     for split in open_precomp(folder):
         place = Place(folder / f"{split.name}_caps.txt")
         for key, captions in zip(split.keys, split.captions, strict=True):

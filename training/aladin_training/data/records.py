@@ -18,6 +18,7 @@ from aladin_network.photos.files import PhotoFile, printable
 from aladin_network.photos.skipped import SkippedLines
 from aladin_network.types import MAX_NAME_CHARS
 from aladin_training.data.fields import Place
+from aladin_training.data.folder_rules import FolderRules
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +98,30 @@ def log_skipped(photo: SkippedPhoto) -> None:
     if is_strict():
         raise photo.error or DataError(photo.name, None, photo.reason)
     logger.warning("skipped %s: %s", photo.name, photo.reason)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one reader reads; see `aladin_training.data.READERS`.
+
+    Attributes:
+        path: File or folder.
+        root: Folder that the uris of photos and tars are relative to.
+        on_skip: Called with each photo and caption that cannot be used, and each file of a folder
+            or a tar that looks like a photo and cannot be read.
+        images: Folder of a Karpathy JSON's photos, or None if they are beside the file.
+        rules: Decide what is skipped in a folder of photos as people have it; None for a data set.
+    """
+
+    path: Path
+    root: Path
+    on_skip: OnSkip = log_skipped
+    images: Path | None = None
+    rules: FolderRules | None = None
+
+    def uri(self, path: Path) -> PurePosixPath:
+        """Return the name of a file in the data set."""
+        return PurePosixPath(path.relative_to(self.root.absolute()).as_posix())
 
 
 class SkipLog:

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
-from pathlib import PurePosixPath
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, cast
 
-from aladin_network.photos.files import PhotoFile
+from aladin_network.errors import DataError
+from aladin_network.photos.files import PhotoFile, name_fault
 from aladin_network.types import MAX_STORED_BYTES
-from aladin_training.data.fields import Place, parse_json, parse_row
-from aladin_training.data.records import Record
+from aladin_training.data.fields import Place, Row, download_failed, parse_json
+from aladin_training.data.records import (
+    LocatedRecord,
+    OnSkip,
+    Record,
+    skipped_photo,
+    unusable_beside,
+)
 
 TEXT, DETAILS = ".txt", ".json"
 _OWN_CAPTIONS = ("captions", "caption")
@@ -33,55 +40,93 @@ def is_hidden(name: PurePosixPath) -> bool:
     return any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in name.parts)
 
 
-def sample_record(
-    uri: PurePosixPath,
-    photo: PhotoFile,
-    captions: tuple[str, ...] | None,
-    details: Mapping[str, Any],
-    place: Place,
-    *,
-    in_tar: bool,
-) -> Record:
-    """Combine a photo with the files beside it.
+class SideFile(NamedTuple):
+    """A file beside a photo, which is read only if it is a ``.txt`` or a ``.json``."""
 
-    Args:
-        uri: Name of the photo relative to the source; a top folder ``train``, ``val`` or ``test``
-            is its split, unless `details` has one.
-        photo: Location of its bytes.
-        captions: Captions of the ``.txt``, which replace those of `details`, or None without a
-            file.
-        details: Fields of the ``.json``, or of a row in its place.
+    uri: PurePosixPath
+    place: Place
+    read: Callable[[], bytes]
+
+
+class Beside(NamedTuple):
+    """What the ``.txt`` and the ``.json`` beside a photo say; None without such a file."""
+
+    captions: tuple[str, ...] | None
+    details: Mapping[str, Any] | None
+
+
+def read_beside(files: Iterable[SideFile], on_skip: OnSkip) -> Beside:
+    """Parse the files beside a photo; those that cannot be used are skipped."""
+    found: dict[str, Any] = {}
+    for file in files:
+        parse = _PARSERS.get(suffix := file.uri.suffix.lower())
+        if parse is not None:
+            try:
+                found[suffix] = parse(file.read(), file.place)
+            except DataError as error:
+                on_skip(unusable_beside(file.uri, error, split_of_folder(file.uri)))
+    return Beside(found.get(TEXT), found.get(DETAILS))
+
+
+class Photo(NamedTuple):
+    """A photo of a folder or of a tar.
+
+    Attributes:
+        uri: Name relative to the source; a top folder ``train``, ``val`` or ``test`` is its split,
+            unless the details have one.
+        file: Location of its bytes.
         place: Place of the sample, named in errors.
         in_tar: Whether it is a sample of a data set, whose details may have an id and a title.
-
-    Raises:
-        DataError: If the details cannot be used.
     """
-    described = (
-        parse_row(details, place)
-        if in_tar
-        else parse_row(details, place, ids=(), captions=_OWN_CAPTIONS)
-    )
+
+    uri: PurePosixPath
+    file: PhotoFile
+    place: Place
+    in_tar: bool
+
+
+def sample_entries(photo: Photo, beside: Beside, on_skip: OnSkip) -> Iterator[LocatedRecord]:
+    """Yield the record of a photo, unless its name can be no id; details of no use are skipped."""
+    if download_failed(beside.details or {}):
+        return
+    try:
+        record = _record(photo, beside)
+    except DataError as error:
+        details = photo.uri.with_suffix(DETAILS)
+        on_skip(unusable_beside(details, error, split_of_folder(photo.uri)))
+        record = _record(photo, beside._replace(details=None))
+    fault = name_fault(record.id) or _path_fault(photo.file.path)
+    if fault is None:
+        yield LocatedRecord(photo.place, record)
+    else:
+        on_skip(skipped_photo(photo.uri, fault, split_of_folder(photo.uri)))
+
+
+def _record(photo: Photo, beside: Beside) -> Record:
+    known = {} if photo.in_tar else {"ids": (), "captions": _OWN_CAPTIONS}
+    row = Row(beside.details or {}, photo.place, **known)
+    own_id, captions = row.id, row.captions
     return Record(
-        id=described.id or str(uri),
-        photo=photo,
-        uri=str(uri),
-        captions=described.captions if captions is None else captions,
-        split=described.split or split_of_folder(uri),
-        metadata=described.metadata,
+        id=own_id or str(photo.uri),
+        photo=photo.file,
+        uri=str(photo.uri),
+        captions=captions if beside.captions is None else beside.captions,
+        split=row.split or split_of_folder(photo.uri),
+        metadata=row.metadata(),
     )
+
+
+def _path_fault(path: Path) -> str | None:
+    """Return why the path of a photo cannot be stored, although its id can."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        return name_fault(str(path))
+    return None
 
 
 def check_side_file(size: int, place: Place) -> None:
-    """Refuse a file beside a photo before it is read, if it is too large to be about one photo.
-
-    Args:
-        size: Length of the file in bytes.
-        place: Place of the file, named in the error.
-
-    Raises:
-        DataError: If it is larger than what is stored of a photo.
-    """
+    """Refuse a file beside a photo before it is read, if it is too large to be about one photo."""
     if size > MAX_STORED_BYTES:
         raise place.error(f"{size} bytes, at most {MAX_STORED_BYTES} are read beside a photo")
 
@@ -92,27 +137,25 @@ def split_of_folder(uri: PurePosixPath) -> str | None:
     return top if top in _SPLITS and len(uri.parts) > 1 else None
 
 
-def parse_details(raw: bytes, place: Place) -> dict[str, Any]:
-    """Parse the ``.json`` of a sample; of one of Google Takeout nothing is taken.
-
-    Raises:
-        DataError: If it is not a JSON object.
-    """
+def _parse_details(raw: bytes, place: Place) -> dict[str, Any]:
+    """Parse the ``.json`` of a sample; of one of Google Takeout nothing is taken."""
     details = parse_json(raw, place)
     if not isinstance(details, dict):
         raise place.error("expected a JSON object")
     return {} if _TAKEOUT in details else cast(dict[str, Any], details)
 
 
-def parse_captions(raw: bytes, place: Place) -> tuple[str, ...]:
-    """Parse the ``.txt`` of a sample: one caption on each line; labels of a detector are none.
-
-    Raises:
-        DataError: If it is not UTF-8 text.
-    """
+def _parse_captions(raw: bytes, place: Place) -> tuple[str, ...]:
+    """Parse the ``.txt`` of a sample: one caption on each line; labels of a detector are none."""
     try:
         lines = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise place.error(f"cannot be read as UTF-8 text ({error})") from None
     captions = tuple(line.strip() for line in lines if line.strip())
     return () if all(map(_LABEL.fullmatch, captions)) else captions
+
+
+_PARSERS: Mapping[str, Callable[[bytes, Place], Any]] = {
+    TEXT: _parse_captions,
+    DETAILS: _parse_details,
+}

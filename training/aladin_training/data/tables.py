@@ -9,18 +9,20 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import CAPTIONS, ID, PHOTO, SPLIT, PhotoFile, first_of
-from aladin_training.data.fields import Place, download_failed, parse_row
+from aladin_training.data.fields import Place, Row, download_failed
 from aladin_training.data.records import (
     LocatedRecord,
     OnSkip,
     Record,
+    Source,
     log_skipped,
     unusable,
 )
@@ -50,18 +52,12 @@ class Table(NamedTuple):
     rows: Iterator[tuple[Place, dict[str, Any]]]
 
 
-def table_entries(table: Table, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
+def read_table(source: Source) -> Iterator[LocatedRecord]:
     """Read photos from rows; consecutive rows of one photo add their captions.
 
     The first row of a photo provides its id and metadata. Rows of failed downloads are skipped.
-
-    Args:
-        table: The table.
-        on_skip: Called with each row that cannot be used.
-
-    Raises:
-        DataError: If the table has no column of photos.
     """
+    table = open_table(source.path, source.on_skip)
     column = first_of(PHOTO, table.columns)
     if column is None:
         raise DataError(
@@ -82,7 +78,7 @@ def table_entries(table: Table, on_skip: OnSkip = log_skipped) -> Iterator[Locat
                 continue
         except DataError as error:
             split = row.get(SPLIT)
-            on_skip(unusable(error, split if isinstance(split, str) else None))
+            source.on_skip(unusable(error, split if isinstance(split, str) else None))
             continue
         if waiting is not None:
             yield waiting
@@ -95,14 +91,14 @@ def _record(row: dict[str, Any], column: str, folder: Path, place: Place) -> Rec
     uri = row[column]
     if not isinstance(uri, str) or not uri.strip():
         raise place.error(f"{column}: expected the path of a photo, got {brief(uri)}")
-    described = parse_row(row, place, column)
+    known = Row(row, place)
     return Record(
-        id=described.id or uri,
+        id=known.id or uri,
         photo=PhotoFile(folder / uri),
         uri=uri,
-        captions=described.captions,
-        split=described.split,
-        metadata=described.metadata,
+        captions=known.captions,
+        split=known.split,
+        metadata=known.metadata(column),
     )
 
 
@@ -117,29 +113,17 @@ def _joined(first: LocatedRecord, another: LocatedRecord) -> LocatedRecord:
     return first._replace(record=replace(record, captions=captions))
 
 
-def open_csv(file: Path, on_skip: OnSkip = log_skipped) -> Table:
-    """Open a table whose cells are separated by commas.
+def open_table(file: Path, on_skip: OnSkip = log_skipped) -> Table:
+    """Open a table of one of the suffixes of `TABLES`."""
+    return TABLES[file.suffix.lower()](file, on_skip)
 
-    The first line names the columns. Cells may be quoted. In columns that become metadata a
-    cell such as 12, -0.5, 1e-3 or true is a number or a truth value, and an empty one is omitted.
 
-    Args:
-        file: The file.
-        on_skip: Called with each line that has another number of cells, or is not UTF-8.
+def _open_delimited(file: Path, on_skip: OnSkip, delimiter: str) -> Table:
+    """Open a table whose first line names the columns; lines of other lengths are skipped.
 
-    Raises:
-        DataError: If the file or its header cannot be used; while reading, if what follows a line
-            cannot be told apart.
+    Cells may be quoted. In columns that become metadata a cell such as 12, -0.5, 1e-3 or true is a
+    number or a truth value, and an empty one is omitted.
     """
-    return _open(file, ",", on_skip)
-
-
-def open_tsv(file: Path, on_skip: OnSkip = log_skipped) -> Table:
-    """Open a table whose cells are separated by tabs; see `open_csv`."""
-    return _open(file, "\t", on_skip)
-
-
-def _open(file: Path, delimiter: str, on_skip: OnSkip) -> Table:
     lines = _cells(file, delimiter, on_skip)
     place, columns = next(lines, (Place(file), []))
     if not columns:
@@ -211,12 +195,8 @@ def _decoded(file: Path, raw: Iterable[bytes], faults: list[DataError]) -> Itera
             yield line.decode(encoding, "replace")
 
 
-def open_parquet(file: Path, on_skip: OnSkip = log_skipped) -> Table:  # noqa: ARG001
-    """Open a parquet file; its rows are read in batches.
-
-    Raises:
-        DataError: If it is not parquet; while reading, if it is damaged.
-    """
+def open_parquet(file: Path, on_skip: OnSkip) -> Table:  # noqa: ARG001
+    """Open a parquet file; its rows are read in batches."""
     from pyarrow import ArrowException
     from pyarrow.parquet import read_schema
 
@@ -245,3 +225,10 @@ def _parquet_rows(file: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
 
 def _unreadable(file: Path, error: Exception) -> DataError:
     return DataError(file, None, f"cannot be read as parquet ({error})")
+
+
+TABLES: Mapping[str, Callable[[Path, OnSkip], Table]] = {
+    ".csv": partial(_open_delimited, delimiter=","),
+    ".tsv": partial(_open_delimited, delimiter="\t"),
+    ".parquet": open_parquet,
+}

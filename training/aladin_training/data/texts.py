@@ -10,8 +10,7 @@ from typing import Any
 from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of
 from aladin_training.data import iter_records
-from aladin_training.data.fields import Place, parse_row
-from aladin_training.data.formats import TABLES
+from aladin_training.data.fields import Place, Row
 from aladin_training.data.json_files import read_lines
 from aladin_training.data.records import (
     OnSkip,
@@ -20,7 +19,7 @@ from aladin_training.data.records import (
     log_skipped,
     unusable,
 )
-from aladin_training.data.tables import Table
+from aladin_training.data.tables import TABLES, Table, open_table
 
 _KNOWN = frozenset({"id", "text", "metadata"})
 
@@ -70,7 +69,7 @@ def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRec
         if suffix == ".jsonl" and _holds_texts(source):
             return _text_lines(source, on_skip)
         if suffix in TABLES:
-            table = TABLES[suffix](source, on_skip)
+            table = open_table(source, on_skip)
             if first_of(PHOTO, table.columns) is None:
                 return _text_rows(table, on_skip)
     return (
@@ -124,8 +123,9 @@ def _text_rows(table: Table, on_skip: OnSkip) -> Iterator[TextRecord]:
 
 
 def _text_of_row(row: dict[str, Any], place: Place) -> TextRecord:
-    described = parse_row(row, place)
-    if described.id is None or len(described.captions) != 1:
-        found = f"id {brief(described.id)} and {len(described.captions)} texts"
+    known = Row(row, place)
+    text_id, texts = known.id, known.captions
+    if text_id is None or len(texts) != 1:
+        found = f"id {brief(text_id)} and {len(texts)} texts"
         raise place.error(f"expected an id and a text, got {found}")
-    return TextRecord(id=described.id, text=described.captions[0], metadata=described.metadata)
+    return TextRecord(id=text_id, text=texts[0], metadata=known.metadata())

@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
@@ -20,22 +22,17 @@ from typing import Any, BinaryIO, NamedTuple
 from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import PhotoFile, name_fault
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
-from aladin_training.data.fields import Place, download_failed
-from aladin_training.data.records import (
-    LocatedRecord,
-    OnSkip,
-    log_skipped,
-    skipped_photo,
-    unusable_beside,
-)
+from aladin_training.data.fields import Place
+from aladin_training.data.records import LocatedRecord, Source, log_skipped, skipped_photo
 from aladin_training.data.samples import (
     DETAILS,
     TEXT,
+    Photo,
+    SideFile,
     check_side_file,
     is_hidden,
-    parse_captions,
-    parse_details,
-    sample_record,
+    read_beside,
+    sample_entries,
     split_of_folder,
 )
 from aladin_training.data.tables import open_parquet
@@ -180,27 +177,21 @@ def is_tar(path: Path) -> bool:
     return path.name.lower().endswith((TAR, *_COMPRESSED))
 
 
-def read_tar(path: Path, root: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
+def read_tar(source: Source) -> Iterator[LocatedRecord]:
     """Read the photos of one tar; those that img2dataset could not download are skipped.
 
-    Args:
-        path: Path of the tar.
-        root: Folder that the photos' uris, such as ``00000.tar/000000012.jpg``, are relative to.
-        on_skip: Called with each member that looks like a photo and cannot be read: an unsupported
-            format, a link, or a name that cannot be an id; and with each part of a sample that
-            cannot be used.
-
-    Raises:
-        DataError: If the tar is compressed, damaged, cut short or not sorted.
+    Their uris, such as ``00000.tar/000000012.jpg``, begin with the name of the tar.
     """
+    path = source.path.absolute()
     if path.name.lower().endswith(_COMPRESSED):
         raise DataError(
-            path, None, "a compressed tar cannot be read in place; uncompress it, e.g. with gunzip"
+            source.path,
+            None,
+            "a compressed tar cannot be read in place; uncompress it, e.g. with gunzip",
         )
-    path = path.absolute()
     try:
         with path.open("rb") as file:
-            yield from _Tar(path, root.absolute(), file, on_skip).entries()
+            yield from _Tar(replace(source, path=path), file).entries()
     except OSError as error:
         raise DataError(path, None, error.strerror or "cannot be read") from error
 
@@ -208,10 +199,10 @@ def read_tar(path: Path, root: Path, on_skip: OnSkip = log_skipped) -> Iterator[
 class _Tar:
     """One open tar."""
 
-    def __init__(self, path: Path, root: Path, file: BinaryIO, on_skip: OnSkip) -> None:
-        self._path = path
-        self._on_skip = on_skip
-        self._uri = PurePosixPath(path.relative_to(root).as_posix())
+    def __init__(self, source: Source, file: BinaryIO) -> None:
+        self._path = source.path
+        self._on_skip = source.on_skip
+        self._uri = source.uri(source.path)
         self._file = file
         self._rows: dict[str, dict[str, Any]] | None = None
         # Names of photos without .txt or .json so far, and of such files without a photo.
@@ -231,48 +222,30 @@ class _Tar:
     def _sample(
         self, stem: PurePosixPath, members: list[tuple[PurePosixPath, TarMember]]
     ) -> Iterator[LocatedRecord]:
-        captions: tuple[str, ...] | None = None
-        details: dict[str, Any] | None = None
-        has_more = False
-        for name, member in members:
-            has_more |= name.suffix.lower() in (TEXT, DETAILS)
-            try:
-                if name.suffix.lower() == TEXT:
-                    captions = parse_captions(self._read(member, name), self._place(name))
-                elif name.suffix.lower() == DETAILS:
-                    details = parse_details(self._read(member, name), self._place(name))
-            except DataError as error:
-                self._reject(name, error)
-        for name, _ in members:
-            if (reason := UNREADABLE_SUFFIXES.get(name.suffix.lower())) is not None:
-                self._skip(name, reason)
-        photos = [pair for pair in members if pair[0].suffix.lower() in PHOTO_SUFFIXES]
+        beside = read_beside(
+            (
+                SideFile(self._uri / name, self._place(name), partial(self._read, member, name))
+                for name, member in members
+            ),
+            self._on_skip,
+        )
+        suffixes = {name: name.suffix.lower() for name, _ in members}
+        for name, suffix in suffixes.items():
+            if suffix in UNREADABLE_SUFFIXES:
+                self._skip(name, UNREADABLE_SUFFIXES[suffix])
+        photos = [pair for pair in members if suffixes[pair[0]] in PHOTO_SUFFIXES]
+        has_more = not {TEXT, DETAILS}.isdisjoint(suffixes.values())
         self._refuse_torn(stem, bool(photos), has_more)
-        if details is None and photos:
-            details = self._row(stem.name)
-        if details is not None and download_failed(details):
-            return
+        if beside.details is None and photos:
+            beside = beside._replace(details=self._row(stem.name))
         for name, member in photos:
-            place = self._place(name)
-            photo = PhotoFile(self._path, member.offset, member.length)
-            uri = self._uri / name
-            try:
-                record = sample_record(uri, photo, captions, details or {}, place, in_tar=True)
-            except DataError as error:
-                self._reject(name.with_suffix(DETAILS), error)
-                record = sample_record(uri, photo, captions, {}, place, in_tar=True)
-            if (fault := name_fault(record.id)) is None:
-                yield LocatedRecord(place, record)
-            else:
-                self._skip(name, fault)
+            file = PhotoFile(self._path, member.offset, member.length)
+            photo = Photo(self._uri / name, file, self._place(name), in_tar=True)
+            yield from sample_entries(photo, beside, self._on_skip)
 
     def _skip(self, name: PurePosixPath, reason: str) -> None:
         uri = self._uri / name
         self._on_skip(skipped_photo(uri, reason, split_of_folder(uri)))
-
-    def _reject(self, name: PurePosixPath, error: DataError) -> None:
-        uri = self._uri / name
-        self._on_skip(unusable_beside(uri, error, split_of_folder(uri)))
 
     def _skip_link(self, name: str) -> None:
         path = PurePosixPath(name.lstrip("/"))
@@ -305,7 +278,7 @@ class _Tar:
         """Return the row of a photo in img2dataset's parquet beside the tar."""
         if self._rows is None:
             sidecar = self._path.with_suffix(".parquet")
-            rows = open_parquet(sidecar).rows if sidecar.is_file() else iter(())
+            rows = open_parquet(sidecar, log_skipped).rows if sidecar.is_file() else iter(())
             self._rows = {str(row["key"]): row for _, row in rows if row.get("key") is not None}
         return self._rows.get(key)
 

@@ -19,11 +19,12 @@ from aladin_network.files import write_json
 from aladin_network.types import Progress
 from aladin_training.data import Record
 from aladin_training.data.folder import walk_files
-from aladin_training.data.formats import common_folder, expand
+from aladin_training.data.patterns import common_folder, expand
 from aladin_training.data.records import (
     OnSkip,
     SkipLog,
     SkippedOfSplit,
+    Source,
     ignore_skipped,
     is_strict,
     log_skipped,
@@ -66,7 +67,8 @@ class TarShard:
         Raises:
             DataError: If `read_tar` raises it.
         """
-        for entry in read_tar(self.path, self.root, SkippedOfSplit(self.split, on_skip)):
+        skipped = SkippedOfSplit(self.split, on_skip)
+        for entry in read_tar(Source(self.path, self.root, skipped)):
             if self.split is None or entry.record.split == self.split:
                 yield entry.record
 

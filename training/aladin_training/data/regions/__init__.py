@@ -1,11 +1,13 @@
-"""Readers of ready-made regions, chosen by the path."""
+"""Readers of ready-made regions, each chosen by the path: a table, as of the data sets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from aladin_network.errors import DataError
-from aladin_training.data.formats import expand
+from aladin_training.data.patterns import expand
 from aladin_training.data.precomp import is_precomp
 from aladin_training.data.regions.checked import CheckedRegions, JoinedRegions
 from aladin_training.data.regions.folder import FolderRegions, PrecompRegions
@@ -13,14 +15,62 @@ from aladin_training.data.regions.labels import open_labels
 from aladin_training.data.regions.store import RegionLayout, RegionStore, region_key, region_keys
 from aladin_training.data.regions.tsv import TsvRegions
 
-__all__ = ["KNOWN_REGIONS", "RegionStore", "open_regions", "region_key", "region_keys"]
+__all__ = ["KNOWN_REGIONS", "LAYOUTS", "RegionStore", "open_regions", "region_key", "region_keys"]
 
-KNOWN_REGIONS = (
-    "a .tsv of VinVL or of bottom-up attention, a folder with one, a folder of .npz or .npy files, "
-    "or a folder of SCAN's arrays"
+
+class Layout(NamedTuple):
+    """A format of regions.
+
+    Attributes:
+        name: Name in messages.
+        reads: Tells whether a path is of this format.
+        open: Opens it.
+        labels: Finds the labels that lie beside the regions, of a format that has such.
+    """
+
+    name: str
+    reads: Callable[[Path], bool]
+    open: Callable[[Path], RegionLayout]
+    labels: Callable[[Path], Path | None] | None = None
+
+
+def _is_table(path: Path) -> bool:
+    # The parts of bottom-up attention's downloads are named .tsv.0, .tsv.1 ...
+    return ".tsv" in path.suffixes and not path.is_dir()
+
+
+def _table_in(folder: Path) -> Path | None:
+    return _beside(folder, ("features.tsv", "feature.tsv"))
+
+
+def _labels_in(folder: Path) -> Path | None:
+    return _beside(folder, ("predictions.tsv", "label.tsv", "labels.tsv", "labels.json"))
+
+
+def _has_table(path: Path) -> bool:
+    return _table_in(path) is not None
+
+
+def _open_table(path: Path) -> TsvRegions:
+    return TsvRegions(_table_in(path) or path)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not is_precomp(path)
+
+
+def _beside(folder: Path, names: tuple[str, ...]) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+# The first that reads a path is taken.
+LAYOUTS = (
+    Layout("a .tsv of VinVL or of bottom-up attention", _is_table, TsvRegions),
+    Layout("a folder with one", _has_table, _open_table, _labels_in),
+    Layout("a folder of .npz or .npy files", _is_folder, FolderRegions),
+    Layout("a folder of SCAN's arrays", is_precomp, PrecompRegions),
 )
-_FEATURES = ("features.tsv", "feature.tsv")
-_LABELS = ("predictions.tsv", "label.tsv", "labels.tsv", "labels.json")
+KNOWN_REGIONS = f"{', '.join(each.name for each in LAYOUTS[:-1])}, or {LAYOUTS[-1].name}"
 
 
 def open_regions(path: Path, labels: Path | None = None) -> RegionStore:
@@ -39,21 +89,9 @@ def open_regions(path: Path, labels: Path | None = None) -> RegionStore:
 
 
 def _open(path: Path, labels: Path | None) -> RegionStore:
-    if path.is_dir():
-        features = _beside(path, _FEATURES)
-        if features is not None:
-            return _open(features, labels or _beside(path, _LABELS))
-    return CheckedRegions(_layout(path), None if labels is None else open_labels(labels))
-
-
-def _layout(path: Path) -> RegionLayout:
-    if path.is_dir():
-        return PrecompRegions(path) if is_precomp(path) else FolderRegions(path)
-    # The parts of bottom-up attention's downloads are named .tsv.0, .tsv.1 ...
-    if ".tsv" in path.suffixes:
-        return TsvRegions(path)
-    raise DataError(path, None, f"expected {KNOWN_REGIONS}")
-
-
-def _beside(folder: Path, names: tuple[str, ...]) -> Path | None:
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+    layout = next((each for each in LAYOUTS if each.reads(path)), None)
+    if layout is None:
+        raise DataError(path, None, f"expected {KNOWN_REGIONS}")
+    if labels is None and layout.labels is not None:
+        labels = layout.labels(path)
+    return CheckedRegions(layout.open(path), None if labels is None else open_labels(labels))

@@ -10,8 +10,9 @@ import numpy as np
 from aladin_network.errors import DataError, RegionError, brief
 from aladin_network.photos.regions import GEOMETRY, RegionSet
 from aladin_training.data.fields import Place
-from aladin_training.data.regions.labels import DetectedObjects, RegionLabels
+from aladin_training.data.regions.labels import RegionLabels
 from aladin_training.data.regions.store import (
+    DetectedObjects,
     FloatArray,
     RawRegions,
     RegionLayout,
@@ -54,7 +55,7 @@ class CheckedRegions:
         )
         first = self._raw(self._keys[0])
         self._numbers = first.vectors.shape[-1] if first.vectors.ndim else 0
-        self._ends_in_boxes = first.boxes is None and _last_boxes(first.vectors) is not None
+        self._ends_in_boxes = first.objects.boxes is None and _last_boxes(first.vectors) is not None
         self.read(self._keys[0])
 
     def __contains__(self, key: object) -> bool:
@@ -82,15 +83,19 @@ class CheckedRegions:
             expected = f"vectors of shape (regions, {self._numbers}), as of the first photo"
             raise raw.place.error(f"expected {expected}, found {raw.vectors.shape}")
         try:
-            return RegionSet(raw.vectors, self._boxes(raw), raw.labels, raw.size_px, raw.detector)
+            return RegionSet(
+                raw.vectors,
+                self._boxes(raw),
+                raw.objects.labels,
+                raw.objects.size_px,
+                raw.detector,
+            )
         except RegionError as error:
             raise raw.place.error(str(error)) from None
 
     def _boxes(self, raw: RawRegions) -> FloatArray | None:
-        if raw.boxes is not None:
-            return _fractions(raw, raw.boxes)
-        if not self._ends_in_boxes:
-            return None
+        if raw.objects.boxes is not None or not self._ends_in_boxes:
+            return _fractions(raw.place, raw.objects, len(raw.vectors))
         boxes = _last_boxes(raw.vectors)
         if boxes is None:
             expected = f"the boxes in the last {GEOMETRY} numbers of each vector"
@@ -113,35 +118,37 @@ def _joined(raw: RawRegions, objects: DetectedObjects, place: Place) -> RawRegio
             f"expected {len(raw.vectors)} labels, as {raw.place.file.name} has regions, found "
             f"{len(objects.labels)}"
         )
-    size_px = raw.size_px or objects.size_px
-    boxes = raw.boxes
+    size_px = raw.objects.size_px or objects.size_px
+    boxes = raw.objects.boxes
     # OSCAR's lists of objects lack the photo's size, without which boxes cannot be scaled.
     if boxes is None and objects.boxes is not None and size_px is not None:
         # Here, so that an error names the file that the boxes are in.
-        boxes = _fractions(raw._replace(place=place, size_px=size_px), objects.boxes)
-    return raw._replace(labels=objects.labels, boxes=boxes, size_px=size_px)
+        boxes = _fractions(place, objects._replace(size_px=size_px), len(raw.vectors))
+    return raw._replace(objects=DetectedObjects(objects.labels, boxes, size_px))
 
 
-def _fractions(raw: RawRegions, boxes: FloatArray) -> FloatArray:
+def _fractions(place: Place, objects: DetectedObjects, regions: int) -> FloatArray | None:
     """Return the boxes in fractions of the photo; a value above 1 means that they are pixels."""
-    if boxes.shape != (len(raw.vectors), 4):
-        expected = f"shape ({len(raw.vectors)}, 4)"
-        raise raw.place.error(f"boxes: expected {expected}, found {boxes.shape}")
+    boxes, size_px = objects.boxes, objects.size_px
+    if boxes is None:
+        return None
+    if boxes.shape != (regions, 4):
+        raise place.error(f"boxes: expected shape ({regions}, 4), found {boxes.shape}")
     if not bool(np.any(boxes > 1 + _SLACK)):
         return boxes
-    if raw.size_px is None:
-        raise raw.place.error(
+    if size_px is None:
+        raise place.error(
             "the boxes are in pixels and nothing says the photo's size: expected image_w and "
             "image_h beside them or in the file of labels"
         )
-    size = np.array([*raw.size_px, *raw.size_px], dtype=np.float32)
+    size = np.array([*size_px, *size_px], dtype=np.float32)
     outside = (boxes < -_SLACK * size) | (boxes > (1 + _SLACK) * size)
     faulty = np.flatnonzero(outside.any(axis=1))
     if len(faulty):
         found = [round(float(value), 2) for value in boxes[faulty[0]]]
-        width, height = raw.size_px
+        width, height = size_px
         expected = f"inside of the photo's {width} x {height} px"
-        raise raw.place.error(f"boxes: expected {expected}, region {faulty[0]} has {found}")
+        raise place.error(f"boxes: expected {expected}, region {faulty[0]} has {found}")
     return boxes / size
 
 

@@ -15,6 +15,7 @@ from aladin_network.photos.region_files import RegionLimits, read_region_npz
 from aladin_training.data.fields import Place
 from aladin_training.data.precomp import map_images, open_precomp
 from aladin_training.data.regions.store import (
+    DetectedObjects,
     FloatArray,
     RawRegions,
     file_fingerprint,
@@ -76,16 +77,15 @@ class FolderRegions:
                 raise place.error(
                     f"expected the boxes of {brief(key)} in a {_BOXES!r} folder beside"
                 )
-            return RawRegions(place, _array(file), _array(self._boxes[key]))
+            return RawRegions(place, _array(file), DetectedObjects(boxes=_array(self._boxes[key])))
         if file.suffix == _NPY:
             return RawRegions(place, _array(file))
         try:
             regions = read_region_npz(file, str(file), _LIMITS)
         except RegionError as error:
             raise place.error(str(error).removeprefix(f"{file}: ")) from None
-        return RawRegions(
-            place, regions.vectors, regions.boxes, regions.size_px, regions.labels, regions.detector
-        )
+        objects = DetectedObjects(regions.labels, regions.boxes, regions.size_px)
+        return RawRegions(place, regions.vectors, objects, regions.detector)
 
 
 def _subfolder(path: Path, suffix: str) -> Path | None:

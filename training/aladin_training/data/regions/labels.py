@@ -9,28 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from aladin_network.errors import DataError, brief
 from aladin_training.data.fields import Place, parse_json
 from aladin_training.data.regions.line_file import LineFile
-from aladin_training.data.regions.store import FloatArray, file_fingerprint, parse_count
-
-
-class DetectedObjects(NamedTuple):
-    """The objects of a photo, without their vectors.
-
-    Attributes:
-        labels: Class of each object.
-        boxes: (objects, 4) in pixels, or None if not every object has a box.
-        size_px: Width and height of the photo, or None if unknown.
-    """
-
-    labels: tuple[str, ...]
-    boxes: FloatArray | None
-    size_px: tuple[int, int] | None
+from aladin_training.data.regions.store import (
+    DetectedObjects,
+    FloatArray,
+    file_fingerprint,
+    parse_count,
+)
 
 
 def parse_objects(value: object, place: Place) -> DetectedObjects:

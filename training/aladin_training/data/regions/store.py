@@ -68,23 +68,34 @@ class RegionStore(Protocol):
         ...
 
 
+class DetectedObjects(NamedTuple):
+    """What a file says of a photo's regions besides their vectors.
+
+    Attributes:
+        labels: Class of each region; empty if the file does not record it.
+        boxes: (regions, 4), x0, y0, x1, y1, or None if not every region has one; pixels if a value
+            is above 1, else fractions.
+        size_px: Width and height of the photo, or None if the file does not record it.
+    """
+
+    labels: tuple[str, ...] = ()
+    boxes: FloatArray | None = None
+    size_px: tuple[int, int] | None = None
+
+
 class RawRegions(NamedTuple):
     """Regions of one photo as stored in a file, before they are checked.
 
     Attributes:
         place: Place that they were read from, named in errors.
         vectors: (regions, numbers) as stored.
-        boxes: (regions, 4), x0, y0, x1, y1, or None; pixels if a value is above 1, else fractions.
-        size_px: Width and height of the photo, or None if the file does not record it.
-        labels: Class of each region; empty if the file does not record it.
+        objects: Labels, boxes and size.
         detector: Detector that found the regions, or None if the file does not record it.
     """
 
     place: Place
     vectors: FloatArray
-    boxes: FloatArray | None = None
-    size_px: tuple[int, int] | None = None
-    labels: tuple[str, ...] = ()
+    objects: DetectedObjects = DetectedObjects()
     detector: str | None = None
 
 

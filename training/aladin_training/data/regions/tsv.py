@@ -26,6 +26,7 @@ from aladin_training.data.fields import Place, parse_json
 from aladin_training.data.regions.labels import image_size, parse_objects
 from aladin_training.data.regions.line_file import LineFile
 from aladin_training.data.regions.store import (
+    DetectedObjects,
     FloatArray,
     RawRegions,
     decode_floats,
@@ -52,8 +53,9 @@ def parse_bottom_up(cells: list[bytes], place: Place) -> RawRegions:
     return RawRegions(
         place=place,
         vectors=decode_floats(cells[5], regions, "features", place),
-        boxes=decode_floats(cells[4], regions, "boxes", place),
-        size_px=(width, height),
+        objects=DetectedObjects(
+            boxes=decode_floats(cells[4], regions, "boxes", place), size_px=(width, height)
+        ),
     )
 
 
@@ -79,11 +81,10 @@ def parse_vinvl_json(cells: list[bytes], place: Place) -> RawRegions:
         if "features" in fields:
             regions = parse_count(fields.get("num_boxes"), "num_boxes", place)
             vectors = decode_floats(_text(fields, "features", place), regions, "features", place)
-            return RawRegions(place, vectors, size_px=image_size(fields, place))
+            return RawRegions(place, vectors, DetectedObjects(size_px=image_size(fields, place)))
         if "objects" in fields:
             found = parse_objects(fields, place)
-            vectors = _features(fields["objects"], place)
-            return RawRegions(place, vectors, found.boxes, found.size_px, found.labels)
+            return RawRegions(place, _features(fields["objects"], place), found)
     raise place.error(
         "expected 'features' with 'num_boxes', or 'objects' with a 'feature' each; a file of "
         "labels alone goes with a file of features"
