@@ -23,8 +23,8 @@ from aladin_service.http.access.control import NEEDED
 from aladin_service.http.state_metrics import StateNow, render_state
 from aladin_service.observe.metrics import REJECTIONS, Metrics
 from aladin_service.search.job import Answered, QueueName
+from aladin_service.work.health import WorkersHealth
 from aladin_service.work.jobs import IndexState
-from aladin_service.work.workers import WorkersHealth
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DASHBOARD = DOCKER / "grafana" / "dashboards" / "aladin.json"

@@ -25,8 +25,8 @@ from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.search.encoder import QueryEncoder
-from aladin_service.settings import QueryLimits, ServiceSettings
-from aladin_service.work.hot_swap import LiveIndex
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.hot_swap import LiveIndex, Opening
 from aladin_service.work.sources import EngineAccess
 from aladin_service.work.worker import Worker
 from aladin_service.work.workers import ThreadWorkers
@@ -92,15 +92,12 @@ class EngineWorld:
         on_call: OnCall = ignore_call,
     ) -> LiveIndex:
         """Follow the index; not opened yet."""
-        return LiveIndex(
-            self.folder,
-            QueryLimits(),
-            access=EngineAccess(
-                poll_s=poll_s,
-                on_call=on_call,
-                connect=partial(_connect, client or MemoryEngine(self.server)),
-            ),
+        access = EngineAccess(
+            poll_s=poll_s,
+            on_call=on_call,
+            connect=partial(_connect, client or MemoryEngine(self.server)),
         )
+        return LiveIndex(self.folder, Opening(access=access))
 
     @asynccontextmanager
     async def service(

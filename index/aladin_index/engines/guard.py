@@ -3,7 +3,7 @@
 While Milvus is unavailable, each call waits until its time limit. A handful of such calls would
 occupy all threads, and with them the requests that need no engine. After a few consecutive
 failures the circuit therefore opens: calls are rejected at once. Requests never close it again;
-the thread that polls Milvus does (`aladin_service.work.engine_source`), which is why no library's
+the thread that polls Milvus does (`aladin_service.work.sources`), which is why no library's
 breaker, which lets a request try again after a while, stands here.
 
 The pattern is that of M. Nygard, Release It! (2nd ed. 2018), ch. 5 "Circuit Breaker".

@@ -36,7 +36,7 @@ from aladin_service.search.job import (
     TextQuery,
 )
 from aladin_service.search.task_group import task_group
-from aladin_service.work.document_jobs import CountPixels, DescribeModel
+from aladin_service.work.jobs import CountPixels, DescribeModel
 
 # Name of the model of the live index, whichever it is.
 ANY_MODEL = "aladin"

@@ -19,8 +19,9 @@ from prometheus_client.registry import Collector
 
 from aladin_index.ann import faiss
 from aladin_network.errors import AladinError, IndexNotReadyError
+from aladin_service.work.health import WorkersHealth
 from aladin_service.work.jobs import DescribeIndex, IndexState
-from aladin_service.work.workers import Workers, WorkersHealth
+from aladin_service.work.workers import Workers
 
 _PROC = Path("/proc")
 

@@ -147,6 +147,11 @@ class SearchJob:
     options: SearchOptions
     received_s: float
 
+    @property
+    def queue(self) -> QueueName:
+        """Queue in which the query waits."""
+        return self.query.queue
+
 
 class Answered(NamedTuple):
     """An answer ready to be sent, and its metrics.

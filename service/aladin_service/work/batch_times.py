@@ -28,7 +28,6 @@ class BatchTimes:
     """
 
     def __init__(self) -> None:
-        """Start without measurements: batches are expected to take no time."""
         self.lone_s = 0.0
         self._has_lone = False
         self._seen = 0
@@ -38,13 +37,10 @@ class BatchTimes:
         self._error_s = 0.0  # average distance of a time from the line
 
     def observe(self, size: int, seconds: float, *, alone: bool, cached: bool) -> None:
-        """Learn from a batch.
+        """Learn from a batch of which `size` queries were answered within `seconds` of its start.
 
-        Args:
-            size: Number of queries that were answered, at least 1.
-            seconds: Time from the start of the batch to its last answer.
-            alone: Whether it was a single query, beside which nothing ran or waited.
-            cached: Whether all encodings came from the cache.
+        `alone`: a single query, beside which nothing ran or waited; `cached`: all encodings came
+        from the cache.
         """
         counted_s = min(seconds, _MOST_RISE * self.expect(size)) if self._seen else seconds
         self._seen += 1
@@ -77,21 +73,12 @@ class BatchTimes:
             self.lone_s = min(self.lone_s or seconds, seconds)
 
     def expect(self, size: int) -> float:
-        """Return the seconds that a batch should take, and a margin by how much times vary.
-
-        Args:
-            size: Number of queries, at least 1.
-        """
+        """Return the seconds that a batch should take, and a margin by how much times vary."""
         by_size = self._slope_s * (size - self._size)
         return self._seconds + by_size + _ERRORS * self._error_s
 
     def largest(self, seconds: float, most: int) -> int:
-        """Return the size of the largest batch that should not take longer; 1 if none is so short.
-
-        Args:
-            seconds: Longest time.
-            most: Upper bound of the size, at least 1.
-        """
+        """Return the size of the largest batch that should take at most `seconds`, at least 1."""
         spare_s, slope_s = seconds - self.expect(1), self._slope_s
         if spare_s >= slope_s * (most - 1):
             return most

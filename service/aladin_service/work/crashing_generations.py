@@ -52,7 +52,6 @@ class CrashingGenerations:
     """
 
     def __init__(self) -> None:
-        """Start without refused generations."""
         self.reasons: dict[Attempt, str] = {}
         self._ends: Counter[Attempt] = Counter()
         self._faults: dict[Attempt, deque[float]] = {}
@@ -60,25 +59,16 @@ class CrashingGenerations:
         self._retry_at_s = self._retry_s = 0.0
 
     def opened(self, attempt: Attempt) -> bool:
-        """Record that a worker has opened a generation.
-
-        Returns:
-            Whether the generation had been refused for crashing at opening, and no longer is.
-        """
+        """Record an opening; returns whether it ends the refusal for crashing at opening."""
         self._ends.pop(attempt, None)
         if attempt in self._of_searches:
             return False
         return self.reasons.pop(attempt, None) is not None
 
     def ended_opening(self, attempt: Attempt, how: str) -> bool:
-        """Record that a worker has ended while it opened a generation.
+        """Record the end of a worker that opened a generation; returns whether it is newly refused.
 
-        Args:
-            attempt: Generation that the worker was opening.
-            how: Name of a signal, or an exit status.
-
-        Returns:
-            Whether the generation is newly refused.
+        `how`: the name of a signal, or an exit status.
         """
         self._ends[attempt] += 1
         if how not in _FAULTS and self._ends[attempt] < _ENDS:
@@ -86,15 +76,7 @@ class CrashingGenerations:
         return self._refuse(attempt, f"a process died while opening it ({how})")
 
     def ended_searching(self, attempt: Attempt, how: str) -> bool:
-        """Record that a worker has ended while it served a generation.
-
-        Args:
-            attempt: Generation that the worker served.
-            how: Name of a signal, or an exit status.
-
-        Returns:
-            Whether the generation is newly refused.
-        """
+        """Record the end of one that served a generation; returns whether it is newly refused."""
         if how not in _FAULTS:
             return False
         now = time.monotonic()
@@ -120,12 +102,7 @@ class CrashingGenerations:
     def retried(self, how: str) -> bool:
         """Record the end of a trial process, which opened the published generation.
 
-        Args:
-            how: Name of a signal, or an exit status.
-
-        Returns:
-            Whether the generations that crashed at opening are no longer refused, because the
-            process was not ended by a signal.
+        Returns whether what crashed at opening is no longer refused: no signal ended the process.
         """
         if not how.startswith("exit status"):
             self._wait()

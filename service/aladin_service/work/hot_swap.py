@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aladin_index.devices.search_device import SearchDevice
@@ -29,7 +30,7 @@ from aladin_network.heads.trained import UNALIGNED, untrained_reason
 from aladin_network.photos.files import PhotosRoot
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
-from aladin_service.work.live_state import EngineStatus, LiveState
+from aladin_service.work.health import EngineStatus, LiveState
 from aladin_service.work.sources import EngineAccess, IndexSource, find_source, holds_index
 
 _LOG = logging.getLogger(__name__)
@@ -37,6 +38,32 @@ _LOG = logging.getLogger(__name__)
 # A refused generation is retried, because the cause may have been temporary: too little memory, no
 # file descriptors, files that were still being copied. The interval doubles with each attempt.
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """How the generations of an index are opened, and what its changes may contain.
+
+    Attributes:
+        limits: Limits on a query or a new item.
+        device: Device of the network and of the searches, or None for the CPU.
+        warm: Whether to read the files of each generation into memory when it is opened.
+        fallback: Generation to serve if the live one is refused, or None.
+        detector: Finds the regions of added photos, for models that read regions.
+        access: Access to the vector database.
+        crashing: Generations that are refused without being opened, because they crashed other
+            processes, with the reason for each.
+        photos_root: Folder outside of which no photo is served, or None.
+    """
+
+    limits: QueryLimits = field(default_factory=QueryLimits)
+    device: SearchDevice | None = None
+    warm: bool = False
+    fallback: int | None = None
+    detector: Detector | None = None
+    access: EngineAccess = field(default_factory=EngineAccess)
+    crashing: Refusals = field(default_factory=dict[Attempt, str])
+    photos_root: PhotosRoot | None = None
 
 
 class LiveIndex:
@@ -48,49 +75,23 @@ class LiveIndex:
 
     A search keeps the `TwoStageSearcher` with which it began; its index is closed when
     nothing refers to it any more. An `IndexSource` hides whether the index is stored in files or in
-    a vector database.
+    a vector database. `on_attempt` is called with a generation before it is opened, and with None
+    afterwards; `warm_up` with each index before it answers.
     """
 
     def __init__(
         self,
         path: Path,
-        limits: QueryLimits,
-        device: SearchDevice | None = None,
-        *,
-        warm: bool = False,
-        fallback: int | None = None,
-        detector: Detector | None = None,
-        access: EngineAccess | None = None,
-        crashing: Refusals | None = None,
+        opening: Opening,
         on_attempt: OnAttempt = lambda _: None,
-        photos_root: PhotosRoot | None = None,
         warm_up: Callable[[SearchBackend], None] = lambda _: None,
     ) -> None:
-        """Create a live index without opening anything.
-
-        Args:
-            path: Index folder; may be empty or missing.
-            limits: Limits on a query.
-            device: Device of the network and of the searches, or None for the CPU.
-            warm: Whether to read the files of each generation into memory when it is opened.
-            fallback: Generation to serve if the live one is refused, or None.
-            detector: Finds the regions of added photos, for models that read regions.
-            access: Access to the vector database, or None for the default options.
-            crashing: Generations that are refused without being opened, because they crashed other
-                processes, with the reason for each.
-            on_attempt: Called with a generation before it is opened, and with None afterwards.
-            photos_root: Folder outside of which no photo is served, or None.
-            warm_up: Called with each index before it answers.
-        """
         self.path = path
-        self._device, self._warm, self._limits = device, warm, limits
-        self._fallback = fallback
-        self._detector = detector
-        self._access = access or EngineAccess()
-        self._crashing = crashing or {}
+        self.photos_root = opening.photos_root
+        self._opening = opening
+        self._crashing = opening.crashing
         self._on_attempt = on_attempt
         self._warm_up = warm_up
-        self.photos_root = photos_root
         self._source: IndexSource | None = None
         self._searcher: TwoStageSearcher | None = None
         self._changer: ItemChanger | None = None
@@ -122,20 +123,12 @@ class LiveIndex:
             status = "up" if source.unavailable() is None else "unavailable"
         if refused is None:
             return LiveState(generation, engine=status)
-        return refused._replace(generation=generation, engine=status)
+        return replace(refused, generation=generation, engine=status)
 
     def open(self) -> None:
         """Open the live generation, unless it is open; blocks.
 
         If it is invalid, the generation that is open stays in use.
-
-        Raises:
-            IndexNotReadyError: If no generation is published.
-            EngineUnavailableError: If the vector database does not respond.
-            SearchIndexError: If the generation is damaged or does not match its model.
-            CheckpointError: If its model cannot be loaded.
-            Exception: If any other failure occurs, such as too little memory; the generation is
-                then rejected like a damaged one.
         """
         with self._lock:
             if self.is_current and self._seen is not None:
@@ -210,12 +203,7 @@ class LiveIndex:
                 _LOG.error("cannot open the index at %s: %s", self.path, reason, exc_info=trace)
 
     def searcher(self) -> TwoStageSearcher:
-        """Return the current searcher; its index stays open while it is referenced.
-
-        Raises:
-            IndexNotReadyError: If no index is open.
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Return the current searcher; its index stays open while it is referenced."""
         if self._source is not None and self._source.polls:
             self._check_database(self._source)
         if self._searcher is None:
@@ -223,13 +211,7 @@ class LiveIndex:
         return self._searcher
 
     def changer(self) -> ItemChanger:
-        """Return the object that adds and removes items.
-
-        Raises:
-            IndexNotReadyError: If no index is open.
-            EngineUnavailableError: If the vector database does not respond.
-            GenerationRefusedError: If the published generation is not the one that answers.
-        """
+        """Return the object that adds and removes items; raises if what is published is refused."""
         if self._source is not None and self._source.polls:
             self._check_database(self._source)
         if self._changer is None:
@@ -257,22 +239,23 @@ class LiveIndex:
     def _find_source(self) -> IndexSource:
         """Return the source of the generations; its kind never changes once it is known."""
         if self._source is None:
-            source = find_source(self.path, self._access, self._device, warm=self._warm)
-            self._source = source
+            self._source = find_source(
+                self.path, self._opening.access, self._opening.device, warm=self._opening.warm
+            )
         self._source.start(self.try_to_open)
         return self._source
 
     def _refuse(self, error: Exception) -> None:
-        source = self._source
+        source, fallback = self._source, self._opening.fallback
         self._refused = LiveState(
             None, None if source is None else source.live_number(), _reason(error)
         )
-        if self._searcher is None and self._fallback is not None and source is not None:
+        if self._searcher is None and fallback is not None and source is not None:
             try:
-                self._activate(self._open_index(source, self._fallback), source)
+                self._activate(self._open_index(source, fallback), source)
             except Exception as other:
                 reason = _reason(other)
-                _LOG.error("cannot open the fallback generation %d: %s", self._fallback, reason)
+                _LOG.error("cannot open the fallback generation %d: %s", fallback, reason)
 
     def _activate(self, index: SearchBackend, source: IndexSource) -> None:
         """Answer new requests from an index."""
@@ -289,12 +272,12 @@ class LiveIndex:
             if self._changer is not None:
                 self._changer.close()
             writer = source.writer(index.manifest.model.id)
-            limits = self._limits
+            limits = self._opening.limits
             images = ImageReader(
                 limits.image,
                 memory=limits.memory,
                 regions=limits.regions,
-                detector=self._detector,
+                detector=self._opening.detector,
                 exif=limits.exif,
             )
             network, bounds = index.checkpoint.model, (limits.metadata, limits.max_text_chars)

@@ -1,4 +1,4 @@
-"""Jobs of workers: reports of the index, its items and photos, and drawings of evidence."""
+"""Jobs of workers: items and their photos, the index and its model, evidence, and documents."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.engines.engine_index import EngineIndex
 from aladin_index.format.manifest import Manifest
+from aladin_index.format.models import model_folder
 from aladin_index.format.skipped import SkippedSummary, read_skipped_summary
 from aladin_index.generations.history import changed_at_s
+from aladin_index.items.field_tables import FieldValues
+from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.collection import SearchBackend
-from aladin_network.errors import (
-    UnknownItemError,
-)
+from aladin_index.search.documents import DocumentScore, DocumentVectors, score_documents
+from aladin_index.search.listing import ListedPage, ListOrder, list_fields, list_items
+from aladin_network.errors import ImageError, UnknownItemError
 from aladin_network.heads.trained import untrained_reason
-from aladin_network.photos.decoding import DEFAULT_LIMITS
+from aladin_network.inference import tokenize
+from aladin_network.photos.decoding import DEFAULT_LIMITS, opened_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import OnDuplicate, Target
-from aladin_service.evidence.explained import draw_pair
+from aladin_service.evidence.explained import EvidenceMaps, draw_pair, map_pair
 from aladin_service.evidence.pairs import PairQuery, drawing_version, find_pair
 from aladin_service.photos.photo_bytes import (
     PhotoBytes,
@@ -33,7 +37,10 @@ from aladin_service.photos.photo_bytes import (
     rewritten_photo,
     served_photo,
 )
+from aladin_service.search.job import EncodedDocument, ItemQuery, PhotoQuery, TextQuery
 from aladin_service.work.worker import Job, JobQueueName, Worker
+
+_DIGITS = 12  # of a model's public name
 
 
 class IndexState(NamedTuple):
@@ -64,7 +71,6 @@ class DescribeIndex(Job[IndexState]):
     """Describe the live generation, with what was added and deleted since it was built."""
 
     def run(self, worker: Worker) -> IndexState:
-        """Return the manifest and the counts."""
         index = worker.searcher().index
         targets = index.manifest.targets
         counts: dict[Target, int] = {target: index.collection(target).count for target in targets}
@@ -91,7 +97,6 @@ class GetItem(Job[StoredItem]):
     item_id: str
 
     def run(self, worker: Worker) -> StoredItem:
-        """Return the stored item."""
         return _item(worker.searcher().index, self.target, self.item_id)
 
 
@@ -105,11 +110,9 @@ class AddItems(Job[TimedAddReport]):
 
     @property
     def queue(self) -> JobQueueName:
-        """Queue for changes of the index."""
         return "write"
 
     def run(self, worker: Worker) -> TimedAddReport:
-        """Return the ids that were added, replaced and skipped."""
         return worker.change(lambda each: each.add(self.target, self.items, self.on_duplicate))
 
 
@@ -122,11 +125,9 @@ class DeleteItem(Job[DeleteReport]):
 
     @property
     def queue(self) -> JobQueueName:
-        """Queue for changes of the index."""
         return "write"
 
     def run(self, worker: Worker) -> DeleteReport:
-        """Return a report of the deletion."""
         return worker.change(lambda each: each.delete(self.target, self.item_id))
 
 
@@ -158,11 +159,10 @@ class ReadPhoto(Job[PhotoRead]):
 
     @property
     def queue(self) -> JobQueueName:
-        """Queue by size: photos of full size may take long, and must not delay smaller ones."""
+        # Photos of full size may take long, and must not delay smaller ones.
         return "original" if self.size_px is None else "picture"
 
     def run(self, worker: Worker) -> PhotoRead:
-        """Return the bytes of the photo."""
         index = worker.searcher().index
         item = _item(index, "images", self.item_id)
         file = served_photo(index.path, item, worker.live.photos_root)
@@ -218,11 +218,9 @@ class DrawEvidence(Job[DrawnEvidence]):
 
     @property
     def queue(self) -> JobQueueName:
-        """Drawings share the queue of the smaller photos."""
         return "picture"
 
     def run(self, worker: Worker) -> DrawnEvidence:
-        """Return the drawing as a PNG file."""
         searcher = worker.searcher()
         pair = find_pair(searcher, self.query, self.item_id, worker.live.photos_root)
         version = drawing_version(searcher, pair)
@@ -232,13 +230,189 @@ class DrawEvidence(Job[DrawnEvidence]):
         return DrawnEvidence(version, draw_pair(searcher, pair, encoded, worker.memory))
 
 
-def _item(index: SearchBackend, target: Target, item_id: str) -> StoredItem:
-    """Look up an item.
+@dataclass(frozen=True)
+class ListItems(Job[tuple[ListedPage, int]]):
+    """List items in an order.
 
-    Raises:
-        UnknownItemError: If no item of the collection has this id.
-        NoSuchTargetError: If the index has no such collection.
+    Attributes:
+        target: Images or texts.
+        filter: Filter that the items pass, or None.
+        order: Order of the items.
+        after_id: Id of the item after which the page begins, or None.
+        count: Maximum number of items.
     """
+
+    target: Target
+    filter: Filter | None
+    order: ListOrder
+    after_id: str | None
+    count: int
+
+    def run(self, worker: Worker) -> tuple[ListedPage, int]:
+        index = worker.searcher().index
+        collection = index.collection(self.target, self.filter)
+        return list_items(collection, self.order, self.after_id, self.count), index.generation
+
+
+@dataclass(frozen=True)
+class ListFields(Job[Mapping[Target, dict[str, list[FieldValues]]]]):
+    """Describe the metadata fields of each collection."""
+
+    def run(self, worker: Worker) -> Mapping[Target, dict[str, list[FieldValues]]]:
+        index = worker.searcher().index
+        return {target: list_fields(index.collection(target)) for target in index.manifest.targets}
+
+
+@dataclass(frozen=True)
+class MapEvidence(Job[EvidenceMaps]):
+    """Compare each word of a text, or each region in a box, with each region of a photo.
+
+    Attributes:
+        query: Text or photo that asks.
+        item_id: Id of the indexed photo or text that it is compared with.
+    """
+
+    query: PairQuery
+    item_id: str
+
+    @property
+    def queue(self) -> JobQueueName:
+        return "picture"
+
+    def run(self, worker: Worker) -> EvidenceMaps:
+        searcher = worker.searcher()
+        pair = find_pair(searcher, self.query, self.item_id, worker.live.photos_root)
+        return map_pair(searcher, pair, worker.encode(searcher, pair.query))
+
+
+def model_name(model_id: str) -> str:
+    """Return the public name of a model, which changes with its weights."""
+    return f"aladin-{model_id[:_DIGITS]}"
+
+
+class ModelFacts(NamedTuple):
+    """The model of the live index.
+
+    Attributes:
+        name: Public name.
+        created_s: When the index received it, in seconds since 1970.
+        dimensions: Size of an embedding.
+        token_dimensions: Size of a token.
+        max_tokens: Maximum number of tokens of a text, special ones included.
+    """
+
+    name: str
+    created_s: int
+    dimensions: int
+    token_dimensions: int
+    max_tokens: int
+
+
+@dataclass(frozen=True)
+class DescribeModel(Job[ModelFacts]):
+    """Describe the model of the live index."""
+
+    def run(self, worker: Worker) -> ModelFacts:
+        index = worker.searcher().index
+        manifest = index.manifest
+        entry = next(iter(manifest.collections.values()))
+        return ModelFacts(
+            name=model_name(manifest.model.id),
+            created_s=int(model_folder(index.path, manifest.model.id).stat().st_mtime),
+            dimensions=entry.embedding_dim,
+            token_dimensions=entry.token_dim,
+            max_tokens=index.checkpoint.model.text.encoder.config.max_tokens,
+        )
+
+
+@dataclass(frozen=True)
+class CountPixels(Job[int]):
+    """Count the pixels of photos, from their headers; one that is no photo has none.
+
+    Attributes:
+        photos: Photos, undecoded and untrusted.
+        most: Number of pixels from which on the rest is not counted.
+        needed: Sources of the photos without which there is no answer.
+    """
+
+    photos: tuple[PhotoQuery, ...]
+    most: int
+    needed: tuple[str, ...] = ()
+
+    @property
+    def queue(self) -> JobQueueName:
+        return "picture"
+
+    def run(self, worker: Worker) -> int:
+        pixels = 0
+        for photo in self.photos:
+            try:
+                with opened_image(photo.data, photo.source, worker.image_limits) as opened:
+                    pixels += opened.picture.width * opened.picture.height
+            except ImageError:
+                if photo.source in self.needed:
+                    raise
+            if pixels > self.most:
+                break
+        return pixels
+
+
+class ScoredDocuments(NamedTuple):
+    """Scores of the documents of a request.
+
+    Attributes:
+        scores: Score of each document, in their order, or None where there is no such item.
+        model: Public name of the model.
+        generation: Generation of the index.
+        query_tokens: Number of tokens of the query: those of the tokenizer, or the regions of a
+            photo.
+    """
+
+    scores: list[DocumentScore | None]
+    model: str
+    generation: int
+    query_tokens: int
+
+
+@dataclass(frozen=True)
+class ScoreDocuments(Job[ScoredDocuments | None]):
+    """Score documents for a query.
+
+    Attributes:
+        query: Query.
+        documents: Encoded documents, and ids of items.
+    """
+
+    query: TextQuery | PhotoQuery | ItemQuery
+    documents: tuple[EncodedDocument | str, ...]
+
+    @property
+    def queue(self) -> JobQueueName:
+        return "picture"
+
+    def run(self, worker: Worker) -> ScoredDocuments | None:
+        searcher = worker.searcher()
+        index = searcher.index
+        model_id = index.manifest.model.id
+        documents: list[str | DocumentVectors] = []
+        for document in self.documents:
+            if isinstance(document, str):
+                documents.append(document)
+                continue
+            if document.model_id != model_id:
+                return None
+            vectors = DocumentVectors(document.modality, document.embedding, document.tokens)
+            documents.append(vectors)
+        query = worker.encode(searcher, self.query)
+        scores = score_documents(searcher, query, documents)
+        tokens = query.encoding.tokens.shape[1]
+        if query.modality == "text" and query.text is not None:
+            tokens = int(tokenize(index.checkpoint.model, [query.text], truncate=True).mask.sum())
+        return ScoredDocuments(scores, model_name(model_id), index.manifest.generation, tokens)
+
+
+def _item(index: SearchBackend, target: Target, item_id: str) -> StoredItem:
+    """Look up an item."""
     item = index.collection(target).items.by_id(item_id)
     if item is None:
         raise UnknownItemError(target, item_id)

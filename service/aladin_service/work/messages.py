@@ -18,28 +18,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from aladin_index.engines.guard import EngineCall
-from aladin_service.search.job import QueuedWork
 from aladin_service.work.crashing_generations import Attempt
-from aladin_service.work.live_state import LiveState
-from aladin_service.work.worker import Job
+from aladin_service.work.health import LiveState
+from aladin_service.work.worker import Work
 
 _LENGTH = struct.Struct("!Q")
 
 
 @dataclass(frozen=True)
-class RunBatch:
-    """To the worker: answer these queries together."""
+class Run:
+    """To the worker: do this."""
 
     number: int
-    jobs: list[QueuedWork]
-
-
-@dataclass(frozen=True)
-class RunJob:
-    """To the worker: run this job."""
-
-    number: int
-    job: Job[Any]
+    work: Work
 
 
 @dataclass(frozen=True)
@@ -88,7 +79,7 @@ class Done:
 
     Attributes:
         number: Number of the batch or the job.
-        result: Result of a job, or the result of `Worker.answer` for a batch.
+        result: Result of `Worker.do`.
         error: Error of a job, or of the queries of a batch that have no answer.
     """
 
@@ -102,21 +93,13 @@ class UnforeseenError(Exception):
 
 
 def pack(message: object) -> bytes:
-    """Serialize a message.
-
-    Raises:
-        Exception: If pickle fails; any of its errors.
-    """
+    """Serialize a message."""
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(data)) + data
 
 
 async def read_message(reader: asyncio.StreamReader) -> Any:
-    """Read the next message; used by the service.
-
-    Raises:
-        EOFError: If the other end is closed; a message that was cut short is lost.
-    """
+    """Read the next message; EOFError if the other end is closed, a cut message is lost."""
     try:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         return pickle.loads(await reader.readexactly(length))
@@ -128,27 +111,17 @@ class Wire:
     """A worker's end of the connection, which blocks; one thread reads, any number send."""
 
     def __init__(self, connected: socket.socket) -> None:
-        """Use a connected stream socket."""
         self._socket = connected
         self._sending = threading.Lock()
 
     def send(self, *messages: object) -> None:
-        """Send messages one right after the other.
-
-        Raises:
-            OSError: If the other end is closed.
-            Exception: If pickle fails; any of its errors. Nothing is sent then.
-        """
+        """Send messages one right after the other; none if one cannot be pickled."""
         data = b"".join(map(pack, messages))
         with self._sending:
             self._socket.sendall(data)
 
     def receive(self) -> Any:
-        """Wait for the next message.
-
-        Raises:
-            EOFError: If the other end is closed.
-        """
+        """Wait for the next message; EOFError if the other end is closed."""
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         return pickle.loads(self._read(length))
 

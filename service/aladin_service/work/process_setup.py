@@ -119,9 +119,6 @@ def allow_open_files(connections: int) -> None:
 
     At the limit the system accepts no connection, not even that of a probe. Does nothing on
     Windows, which has no such limit.
-
-    Args:
-        connections: Connections that may be open at the same time.
     """
     if sys.platform == "win32":
         return

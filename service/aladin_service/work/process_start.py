@@ -36,13 +36,6 @@ def prepare_processes(index: Path, device: DeviceName = "cpu") -> None:
     """Start the fork server unless it runs; it imports the workers' modules in the background.
 
     It is a separate program: a worker inherits no thread of this process and no state of torch.
-
-    Args:
-        index: Index folder, which may be empty; its model decides what is imported.
-        device: Device on which the network runs.
-
-    Raises:
-        ConfigError: If the runtime of the network that the environment names is not available.
     """
     # Not the runtime of the graphs: ONNX Runtime starts a thread when it is imported.
     has_graphs = device == "cpu" and uses_graphs(likely_model_folder(index))
@@ -52,14 +45,9 @@ def prepare_processes(index: Path, device: DeviceName = "cpu") -> None:
 
 
 def start_process(plan: WorkerPlan) -> tuple[ForkServerProcess, socket.socket]:
-    """Start a worker process; blocks for a moment.
+    """Start a worker process; returns it with the service's end of its socket.
 
-    Returns:
-        The process, and the service's end of its socket.
-
-    Raises:
-        OSError: If the system cannot create another process.
-        EOFError: If the fork server has died.
+    Blocks for a moment. OSError or EOFError: the system, or the fork server, cannot start one.
     """
     # The fork server imports the module; importing it here would only take time.
     from aladin_service.work.worker_process import run_worker
@@ -80,10 +68,6 @@ def start_trial(plan: WorkerPlan) -> ForkServerProcess:
     """Start a process that opens the live generation and exits, see `try_plan`.
 
     Blocks for a moment.
-
-    Raises:
-        OSError: If the system cannot create another process.
-        EOFError: If the fork server has died.
     """
     from aladin_service.work.worker_process import try_plan
 
@@ -95,26 +79,14 @@ def start_trial(plan: WorkerPlan) -> ForkServerProcess:
 
 
 def try_in_process(plan: WorkerPlan) -> str:
-    """Open the live generation in a separate process, and wait for the end of that process.
-
-    Returns:
-        How it ended, see `end_process`; SIGKILL if it took too long.
-
-    Raises:
-        OSError: If the system cannot create another process.
-        EOFError: If the fork server has died.
-    """
+    """Open the live generation in a separate process; returns how it ended, see `end_process`."""
     process = start_trial(plan)
     process.join(TRIAL_S)
     return end_process(process)
 
 
 def end_process(process: ForkServerProcess) -> str:
-    """Wait for the end of a process whose socket is closed, or kill it; blocks.
-
-    Returns:
-        How it ended: the name of a signal, or the exit status.
-    """
+    """End a process whose socket is closed; returns the name of a signal, or the exit status."""
     process.join(_END_S)
     if process.exitcode is None:
         process.kill()

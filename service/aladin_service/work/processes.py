@@ -21,20 +21,16 @@ import logging
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
 
 from aladin_network.errors import NoWorkerError, ShuttingDownError
 from aladin_service.observe.metrics import Metrics
 from aladin_service.work.crashing_generations import CrashingGenerations
-from aladin_service.work.job_queue import JobQueues, QueuedJob
-from aladin_service.work.live_state import EngineStatus, LiveState
+from aladin_service.work.health import EngineStatus, LiveState, WorkersHealth
 from aladin_service.work.process_start import TRIAL_S, end_process, start_trial
-from aladin_service.work.query_queue import Batch, QueryQueue
-from aladin_service.work.worker import QUEUE_THREADS, WorkerPlan, max_waiting_jobs
+from aladin_service.work.queues import Queues, Taken
+from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.worker_link import WorkerLink
-from aladin_service.work.workers import WorkersHealth, WorkerSlot
-
-T = TypeVar("T")
+from aladin_service.work.workers import WorkerSlot
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,31 +45,26 @@ _BEHIND_S = 5.0
 # After this time without any worker, all waiting and new requests are refused until there is one:
 # replacing a worker takes less time, and no client should wait for a worker that never starts.
 _MISSING_S = 5.0
+# States of the vector database, the worst first: the service has that of its worst worker.
+_ENGINE_STATES: tuple[EngineStatus, ...] = ("unavailable", "up")
 
 
 class ProcessWorkers:
-    """Keeps worker processes running and sends them the queued work."""
+    """Keeps worker processes running and sends them the queued work; its plan has their number."""
 
     def __init__(self, plan: WorkerPlan, metrics: Metrics) -> None:
-        """Create the workers without starting a process.
-
-        Args:
-            plan: Plan of each worker; its settings hold the number of workers.
-            metrics: Counts batches, waiting queries and deaths of workers.
-        """
         settings = plan.settings
         self._plan = plan
         self._metrics = metrics
-        self._queries = QueryQueue(settings, metrics)
-        self._jobs = JobQueues(max_waiting_jobs(settings))
+        self._queues = Queues(settings, metrics)
         # The queues are what the routes wait in, see `Workers`.
-        self.search = self.encode = self._queries.answer
-        self.refusal = self._queries.refusal
-        self.call = self._jobs.do
+        self.search = self.encode = self._queues.queries.answer
+        self.refusal = self._queues.queries.refusal
+        self.call = self._queues.call
         self._wanted = settings.workers
         self._links: dict[int, WorkerLink] = {}  # by worker number
-        self._slots: dict[WorkerLink, list[WorkerSlot[Any]]] = {}
-        self._leaving: list[WorkerSlot[Any]] = []
+        self._slots: dict[WorkerLink, list[WorkerSlot]] = {}
+        self._leaving: list[WorkerSlot] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._one_serves = asyncio.Event()
         self._served_s = time.monotonic()  # when a worker was last able to serve
@@ -95,10 +86,8 @@ class ProcessWorkers:
 
     async def stop(self) -> None:
         """Fail waiting work, cancel running work, and end the workers."""
-        error = ShuttingDownError()
-        self._queries.close()
-        self._queries.fail_waiting(error)
-        self._jobs.close(error)
+        self._queues.close()
+        self._queues.queries.fail_waiting(ShuttingDownError())
         tasks = self._tasks if self._trial is None else [*self._tasks, self._trial]
         for task in tasks:
             task.cancel()
@@ -109,15 +98,18 @@ class ProcessWorkers:
     def health(self) -> WorkersHealth:
         """Return the state of the workers."""
         states = [link.live for link in self._links.values() if link.live is not None]
-        generations = [state.generation for state in states if state.generation is not None]
+        # While workers open a new generation they differ; the worker that changed last already has
+        # it.
+        is_live = any(state.generation == self._generation for state in states)
+        refusing = next((state for state in states if state.refused is not None), LiveState(None))
+        engines = {state.engine for state in states}
         return WorkersHealth(
             wanted=self._wanted,
             alive=sum(self._can_serve(link) for link in self._links.values()),
-            # While workers open a new generation they differ; the worker that changed last already
-            # has it.
-            generation=self._generation if self._generation in generations else None,
-            refused=next((state.refused for state in states if state.refused is not None), None),
-            engine=_worst({state.engine for state in states}),
+            generation=self._generation if is_live else None,
+            refused_generation=refusing.refused_generation,
+            refused=refusing.refused,
+            engine=next((each for each in _ENGINE_STATES if each in engines), None),
             pids={
                 place: link.pid
                 for place, link in self._links.items()
@@ -255,7 +247,10 @@ class ProcessWorkers:
             self._leaving = [slot for slot in (*self._leaving, *stopped) if not slot.has_ended]
         for link in serving:
             if link not in self._slots:
-                self._slots[link] = self._slots_of(link)
+                run = partial(self._run, link)
+                self._slots[link] = [
+                    WorkerSlot(take, run) for take in self._queues.takes().values()
+                ]
         if serving:
             self._served_s = time.monotonic()
             self._one_serves.set()
@@ -265,8 +260,7 @@ class ProcessWorkers:
 
     def _set_missing(self, missing: bool) -> None:
         self._is_missing = missing
-        self._queries.set_worker_missing(missing)
-        self._jobs.set_worker_missing(missing)
+        self._queues.set_worker_missing(missing)
 
     def _can_serve(self, link: WorkerLink) -> bool:
         return link.takes_work and not self._is_behind(link)
@@ -280,40 +274,16 @@ class ProcessWorkers:
             for other in self._links.values()
         )
 
-    def _slots_of(self, link: WorkerLink) -> list[WorkerSlot[Any]]:
-        batches = [
-            WorkerSlot(self._queries.next_batch, partial(self._answer, link))
-            for _ in range(self._plan.settings.query_threads)
-        ]
-        jobs = [
-            WorkerSlot(self._jobs.queue(queue).next_job, partial(self._do, link))
-            for queue, threads in QUEUE_THREADS.items()
-            for _ in range(threads)
-        ]
-        return [*batches, *jobs]
-
-    async def _answer(self, link: WorkerLink, batch: Batch) -> None:
-        while not await link.answer(batch):
+    async def _run(self, link: WorkerLink, taken: Taken) -> None:
+        while not await link.run(taken):
             another = await self._another()
             if another is None:
-                batch.finish(NoWorkerError())
-                return
-            link = another
-
-    async def _do(self, link: WorkerLink, waiting: QueuedJob) -> None:
-        while not await link.do(waiting):
-            another = await self._another()
-            if another is None:
-                waiting.fail(NoWorkerError())
+                taken.finish(NoWorkerError())
                 return
             link = another
 
     async def _another(self) -> WorkerLink | None:
-        """Wait for a worker that can take work which another one has not started.
-
-        Returns:
-            A worker, or None if there has been none for too long.
-        """
+        """Wait for a worker that takes what another has not started; None if none comes in time."""
         while not self._one_serves.is_set():
             if self._is_missing:
                 return None
@@ -321,11 +291,3 @@ class ProcessWorkers:
                 async with asyncio.timeout(_CHECK_S):
                     await self._one_serves.wait()
         return next(iter(self._slots))
-
-
-def _worst(statuses: set[EngineStatus | None]) -> EngineStatus | None:
-    """Return the worst status of the vector database among those of the workers."""
-    for status in ("unavailable", "up"):
-        if status in statuses:
-            return status
-    return None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.changes.writer import ChangesWriter, ItemWriter
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.engines.client import EngineClient, EngineOptions
-from aladin_index.engines.guard import OnCall, ignore_call
+from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery
+from aladin_index.engines.engine_index import EngineIndex, open_engine_index
+from aladin_index.engines.guard import Circuit, OnCall, guarded, ignore_call
+from aladin_index.engines.writer import EngineWriter
 from aladin_index.format.layout import (
     CURRENT,
     ENGINE_FILE,
@@ -18,13 +25,23 @@ from aladin_index.format.layout import (
     live_generation,
     location_of,
 )
+from aladin_index.format.manifest import Manifest
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import probe_index
 from aladin_index.open import connect
 from aladin_index.search.collection import SearchBackend
 from aladin_network.checkpoint_files import Checkpoint
-from aladin_network.errors import AladinError, EngineUnavailableError, IndexNotReadyError
-from aladin_service.work.engine_source import EngineSource
+from aladin_network.errors import (
+    AladinError,
+    EngineError,
+    EngineUnavailableError,
+    IndexNotReadyError,
+)
+
+_LOG = logging.getLogger(__name__)
+
+# When the service stops, a poll that hangs is abandoned after this time.
+_END_S = 2.0
 
 
 class IndexSource(Protocol):
@@ -44,15 +61,7 @@ class IndexSource(Protocol):
         ...
 
     def start(self, on_poll: Callable[[], None]) -> None:
-        """Start to poll, unless that has been done.
-
-        Args:
-            on_poll: Called after each poll, if the source polls.
-
-        Raises:
-            EngineError: If the vector database rejects the call; polling goes on if it does not
-                respond.
-        """
+        """Start to poll, unless that has been done; `on_poll` is called after each later poll."""
         ...
 
     def poll(self) -> None:
@@ -74,26 +83,15 @@ class IndexSource(Protocol):
     def open(
         self, checkpoint: Checkpoint | None = None, generation: int | None = None
     ) -> SearchBackend:
-        """Open the live generation and check that it can be searched.
+        """Open the live generation, or another one, and check that it can be searched.
 
-        Args:
-            checkpoint: Loaded checkpoint to use in place of the copy in the folder, or None.
-            generation: Generation to open in place of the live one, or None.
-
-        Raises:
-            IndexNotReadyError: If no generation is published.
-            IndexMismatchError: If the generation has another schema version or another model.
-            IndexCorruptError: If the generation is damaged.
-            EngineUnavailableError: If the vector database does not respond.
+        A checkpoint that is given replaces the copy in the folder; another model than the
+        generation's is an IndexMismatchError.
         """
         ...
 
     def writer(self, model_id: str) -> ItemWriter:
-        """Return the object that adds and removes items, without opening anything.
-
-        Args:
-            model_id: Model that encodes added items.
-        """
+        """Return the object that adds and removes items, without opening anything."""
         ...
 
     def close(self) -> None:
@@ -111,13 +109,6 @@ class FilesSource:
     polls = False
 
     def __init__(self, path: Path, device: SearchDevice | None, *, warm: bool) -> None:
-        """Create a source without opening anything.
-
-        Args:
-            path: Index folder; may be empty or missing.
-            device: Device of the network and of the searches, or None for the CPU.
-            warm: Whether to read the files of each generation into memory when it is opened.
-        """
         self.path = path
         self._device = device
         self._warm = warm
@@ -174,6 +165,132 @@ class FilesSource:
         """Do nothing; whoever opened an index closes it."""
 
 
+class EngineSource:
+    """An `IndexSource`: a thread polls the database, and requests use its latest result.
+
+    While the engine is unavailable, only that thread calls it. Once the engine responds again, and
+    answers a search of the live generation, calls by requests are permitted again.
+    """
+
+    polls = True
+
+    def __init__(
+        self,
+        path: Path,
+        client: EngineClient,
+        device: SearchDevice | None,
+        *,
+        poll_s: float,
+        on_call: OnCall,
+    ) -> None:
+        self.path = path
+        self._client = client
+        self._device = device
+        self._poll_s = poll_s
+        self._circuit = Circuit()
+        self._guarded = guarded(client, self._circuit, on_call)
+        self._live: int | None = None
+        self._opened: Manifest | None = None
+        self._ends = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, on_poll: Callable[[], None]) -> None:
+        """Poll once, then regularly on a thread of its own, even if the first poll is refused."""
+        if self._thread is not None:
+            return
+        self._thread = threading.Thread(
+            target=self._keep_polling, args=(on_poll,), name="engine-poll", daemon=True
+        )
+        try:
+            self.poll()
+        finally:
+            self._thread.start()
+
+    def published(self) -> int | None:
+        """Return the live generation, as of the last successful poll."""
+        return self._live
+
+    def live_number(self) -> int | None:
+        """Return the live generation, as of the last successful poll."""
+        return self._live
+
+    def unavailable(self) -> EngineUnavailableError | None:
+        """Return why calls are rejected, or None if they are permitted."""
+        return self._circuit.refusal()
+
+    def open(
+        self, checkpoint: Checkpoint | None = None, generation: int | None = None
+    ) -> EngineIndex:
+        """Open a generation and search it once; see `IndexSource.open`."""
+        self._circuit.check()
+        number = self._live if generation is None else generation
+        if number is None or self._ends.is_set():
+            raise IndexNotReadyError(f"{self.path}: no live generation in Milvus yet")
+        index = open_engine_index(
+            self.path, self._guarded, checkpoint=checkpoint, device=self._device, generation=number
+        )
+        _search_once(self._guarded, index.manifest)
+        self._opened = index.manifest
+        return index
+
+    def writer(self, model_id: str) -> EngineWriter:
+        """Return a writer that changes the index."""
+        return EngineWriter(self.path, self._guarded, model_id)
+
+    def close(self) -> None:
+        """Stop the thread and close the connection."""
+        self._ends.set()
+        if self._thread is not None:
+            self._thread.join(_END_S)
+        self._client.close()
+
+    def _keep_polling(self, on_poll: Callable[[], None]) -> None:
+        while not self._ends.wait(self._poll_s):
+            try:
+                self.poll()
+                if not self._ends.is_set():  # a poll may end long after that
+                    on_poll()
+            except EngineError:
+                pass  # logged by the circuit
+            except Exception:
+                # Whatever the error was, the thread continues: nothing else would notice a
+                # recovery.
+                _LOG.exception("polling the vector database failed")
+
+    def poll(self) -> None:
+        """Find out whether the vector database responds, and which generation is live."""
+        try:
+            self._client.check_health()
+            live = self._client.live_generation()
+            was_unavailable, opened = self._circuit.is_open, self._opened
+            # The database may respond before it has loaded the collections; a generation that is no
+            # longer live may have been removed.
+            if was_unavailable and opened is not None and opened.generation == live:
+                _search_once(self._client, opened)
+        except EngineUnavailableError as error:
+            self._circuit.broken(error)
+        except EngineError as error:
+            self._circuit.broken(error)
+            raise
+        else:
+            self._live = live
+            # Only then: searches may fail in a row while health checks succeed in between.
+            if was_unavailable:
+                self._circuit.close()
+
+
+def _search_once(client: EngineClient, manifest: Manifest) -> None:
+    """Search the images and the texts for the item nearest to some vector."""
+    for target in manifest.targets:
+        entry = manifest.collection(target)
+        assert entry is not None  # it is one of the targets
+        query: NDArray[np.float32] = np.zeros(entry.embedding_dim, dtype=np.float32)
+        query[0] = 1.0
+        client.search(
+            EngineQuery(generation=manifest.generation, target=target, embedding=query, count=1)
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineAccess:
     """How a service connects to the vector database of its index.
@@ -199,19 +316,7 @@ def holds_index(path: Path) -> bool:
 def find_source(
     path: Path, access: EngineAccess, device: SearchDevice | None, *, warm: bool
 ) -> IndexSource:
-    """Return the source of an index's generations without any call of a vector database.
-
-    Args:
-        path: Index folder.
-        access: Access to the vector database, if the index is stored in one.
-        device: Device of the network and of the searches, or None for the CPU.
-        warm: Whether to read the files of each generation into memory when it is opened.
-
-    Raises:
-        IndexNotReadyError: If the folder contains no index.
-        SearchIndexError: If the location of the vector database cannot be read.
-        ConfigError: If the client package of the vector database is not installed.
-    """
+    """Return the source of an index's generations without any call of a vector database."""
     location = location_of(path)
     if location is not None:
         client = access.connect(location, access.options)

@@ -7,12 +7,13 @@ their own (`service.work.worker_process`). All calls block.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.item_changer import ItemChanger
@@ -41,7 +42,7 @@ from aladin_service.search.job import (
 from aladin_service.search.parts import encode_with_parts
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
-from aladin_service.work.hot_swap import LiveIndex
+from aladin_service.work.hot_swap import LiveIndex, Opening
 from aladin_service.work.sources import EngineAccess
 
 T = TypeVar("T")
@@ -50,17 +51,30 @@ T = TypeVar("T")
 # drawings, photos at full size, and changes of the index.
 JobQueueName = Literal["read", "picture", "original", "write"]
 
-# Threads of a worker for the jobs of each queue: look-ups mostly wait for the disk, pictures use a
-# processor, changes of an index are serialized.
-QUEUE_THREADS: Mapping[JobQueueName, int] = {"read": 4, "picture": 2, "original": 2, "write": 2}
-JOB_THREADS = sum(QUEUE_THREADS.values())
+
+class JobQueueFacts(NamedTuple):
+    """How the jobs of a queue are run.
+
+    Attributes:
+        threads: Threads of a worker for them.
+        most_waiting: Most jobs that wait, whatever the settings allow.
+    """
+
+    threads: int
+    most_waiting: int = sys.maxsize
+
+
+# Look-ups mostly wait for the disk, pictures use a processor, changes of an index are serialized. A
+# photo at full size takes up to seconds, so the last job of a longer queue would time out.
+JOB_QUEUES: Mapping[JobQueueName, JobQueueFacts] = {
+    "read": JobQueueFacts(4),
+    "picture": JobQueueFacts(2, 64),
+    "original": JobQueueFacts(2, 16),
+    "write": JobQueueFacts(2),
+}
 
 # Memory for scaled photos, and as much for full-size ones that had to be re-encoded.
 _PICTURE_CACHE_BYTES = 64 * 2**20
-
-# Upper bounds on the length of a queue, whatever the settings allow: a photo at full size takes up
-# to seconds, so the last job of a longer queue would time out.
-_MAX_WAITING: Mapping[JobQueueName, int] = {"picture": 64, "original": 16}
 
 
 class Job(ABC, Generic[T]):
@@ -73,14 +87,13 @@ class Job(ABC, Generic[T]):
 
     @abstractmethod
     def run(self, worker: Worker) -> T:
-        """Run the job; blocks.
+        """Run the job; blocks. The message of an `AladinError` is meant for the client."""
 
-        Args:
-            worker: Gives access to the live index and to its changes.
 
-        Raises:
-            AladinError: If the job fails; the message is meant for the client.
-        """
+# What a worker does at a time: a batch of queries or documents, or a job.
+Work = list[QueuedWork] | Job[Any]
+# Tells whether a client still waits for the result at a place of a batch, or at 0 for a job.
+IsWanted = Callable[[int], bool]
 
 
 def without_traceback(error: Exception) -> Exception:
@@ -97,7 +110,11 @@ def without_traceback(error: Exception) -> Exception:
 
 
 class Worker:
-    """Answers batches of queries and runs jobs; all methods are thread-safe."""
+    """Answers batches of queries and runs jobs; all methods are thread-safe.
+
+    Closing it closes the index, the device and the encoder. Photos that were scaled down, and those
+    of full size that had to be re-encoded, are cached.
+    """
 
     def __init__(
         self,
@@ -107,15 +124,6 @@ class Worker:
         thumbnails: ThumbnailCache,
         originals: ThumbnailCache,
     ) -> None:
-        """Create a worker for one index folder.
-
-        Args:
-            live: Live index; opened before or by the first job.
-            device: Device on which searches run; closed with the worker.
-            encoder: Encoder of the queries; closed with the worker.
-            thumbnails: Cache of photos that were scaled down.
-            originals: Cache of full-size photos that had to be re-encoded.
-        """
         self.live = live
         self.thumbnails = thumbnails
         self.originals = originals
@@ -125,12 +133,7 @@ class Worker:
         self._encoder = encoder
 
     def searcher(self) -> TwoStageSearcher:
-        """Return the searcher of the live generation.
-
-        Raises:
-            IndexNotReadyError: If no index is live.
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Return the searcher of the live generation."""
         self.live.refresh()
         return self.live.searcher()
 
@@ -139,14 +142,6 @@ class Worker:
 
         A generation of another model may become live meanwhile, at the end of an upgrade: nothing
         was applied then, and the change is made once more by the new model.
-
-        Args:
-            change: Makes the change.
-
-        Raises:
-            IndexNotReadyError: If no index is live.
-            EngineUnavailableError: If the vector database does not respond.
-            AladinError: If the change fails.
         """
         self.live.refresh()
         changer = self.live.changer()
@@ -159,66 +154,42 @@ class Worker:
             return change(other)
 
     def check_detector(self) -> None:
-        """Check that the detector is the one the live model was trained with.
-
-        Raises:
-            ConfigError: If it is another detector, or if the model reads photos directly.
-            IndexNotReadyError: If no index is live.
-        """
+        """Check that the detector is the one the live model was trained with."""
         self._encoder.check_detector(self.live.searcher().index.checkpoint.model)
 
-    def do(self, job: Job[T], is_wanted: Callable[[], bool]) -> T:
-        """Run one job.
+    def do(self, work: Work, is_wanted: IsWanted) -> Any:
+        """Answer a batch, see `answer`, or return the result of a job.
 
-        Args:
-            job: Job to run.
-            is_wanted: Tells whether a client still waits for the result; once it returns False,
-                the job may end with a `WithdrawnError`.
-
-        Raises:
-            AladinError: If the job fails; any error of the job.
+        A job that nobody waits for any more may end with a `WithdrawnError`.
         """
-        with wanted_while(is_wanted):
-            return job.run(self)
+        if not isinstance(work, Job):
+            return self.answer(work, is_wanted)
+        with wanted_while(partial(is_wanted, 0)):
+            return work.run(self)
 
     def encode(self, searcher: TwoStageSearcher, query: PlainQuery) -> Term:
-        """Encode one query for a job; recent encodings are cached.
-
-        Args:
-            searcher: Searcher of the live index.
-            query: Query to encode.
-
-        Raises:
-            AladinError: If the query cannot be encoded.
-        """
+        """Encode one query for a job; recent encodings are cached."""
         return self._encoder.encode_one(searcher, query)
 
     def answer(
-        self, batch: Sequence[QueuedWork], is_wanted: Callable[[int], bool] = always
+        self, batch: Sequence[QueuedWork], is_wanted: IsWanted = always
     ) -> list[WorkAnswer | Exception | None]:
-        """Answer a batch of queries: encode them together, then search with them together.
+        """Answer queries, or encode documents, of which a batch has one kind, together.
 
-        Args:
-            batch: Queries, at least one, or documents to encode.
-            is_wanted: Tells whether a client still waits for the query at a position.
-
-        Returns:
-            By place the answer, or why there is none: an `AladinError` about the query, another
-            exception if something unforeseen happened, None if nobody waits for it.
-
-        Raises:
-            IndexNotReadyError: If no index is live.
-            EngineUnavailableError: If the vector database does not respond; no query is encoded.
+        Returns by place the answer, or why there is none: an `AladinError` about the query, another
+        exception if something unforeseen happened, None if nobody waits for it. Raises the error
+        that concerns all of them: no index is live, or its vector database does not respond.
         """
         self.live.refresh()
         searcher = self.live.searcher()  # the same one for all: a batch has one generation
-        if isinstance(batch[0], EncodeJob):  # documents and queries do not share a queue
+        if isinstance(batch[0], EncodeJob):
             documents = cast(Sequence[EncodeJob], batch)
-            encoded = self._encoder.documents.encode(searcher, documents, is_wanted)
-            return [
-                without_traceback(each) if isinstance(each, Exception) else each for each in encoded
-            ]
-        jobs = cast(Sequence[SearchJob], batch)
+            return [*self._encoder.documents.encode(searcher, documents, is_wanted)]
+        return self._search(searcher, cast(Sequence[SearchJob], batch), is_wanted)
+
+    def _search(
+        self, searcher: TwoStageSearcher, jobs: Sequence[SearchJob], is_wanted: IsWanted
+    ) -> list[WorkAnswer | Exception | None]:
         until_s = [
             math.inf
             if job.options.timeout_ms is None
@@ -236,13 +207,13 @@ class Worker:
         asked: dict[int, AskedSearch] = {}
         for place, (job, query) in enumerate(zip(jobs, queries, strict=True)):
             if isinstance(query, Exception):
-                results[place] = without_traceback(query)
+                results[place] = query
             elif query is not None and is_wanted(place):
                 asked[place] = AskedSearch(query, job.target, job.options, job.received_s)
         answers = searcher.search_all(list(asked.values()))
         for (place, search), answer in zip(asked.items(), answers, strict=True):
             if isinstance(answer, Exception):
-                results[place] = without_traceback(answer)
+                results[place] = answer
                 continue
             results[place] = Answered(
                 body=SEARCH_ANSWER.dump_json(answer),
@@ -260,12 +231,6 @@ class Worker:
         self._encoder.close()
         self.live.close()
         self._device.close()
-
-
-def max_waiting_jobs(settings: ServiceSettings) -> dict[JobQueueName, int]:
-    """Return the capacity of each job queue."""
-    most = settings.max_waiting
-    return {queue: min(most, _MAX_WAITING.get(queue, most)) for queue in QUEUE_THREADS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,49 +260,40 @@ class WorkerPlan:
     crashing: Refusals = field(default_factory=dict[Attempt, str])
 
     def make(self, on_call: OnCall = ignore_call, on_attempt: OnAttempt = lambda _: None) -> Worker:
-        """Create the worker without opening its index.
-
-        Args:
-            on_call: Called after each call of the vector database, on the calling thread.
-            on_attempt: Called before and after a generation is opened; see `LiveIndex`.
-        """
+        """Create the worker without opening its index."""
+        settings = self.settings
         place = SearchDevice.choose(self.device, self.first_stage)
         detector = self._detector(place)
-        limits = self.settings.query_limits  # shared, because they hold the memory for photos
-        root = self.settings.photos_root
-        folders = self.photo_folders if root is None else (root,)
-        make = partial(
-            query_network,
-            precision=choose_precision(self.settings.query_precision, place.device),
-            photo_threads=self.settings.photo_threads,
-        )
+        limits = settings.query_limits  # shared, because they hold the memory for photos
+        folders = self.photo_folders if settings.photos_root is None else (settings.photos_root,)
         encoder = QueryEncoder(
             limits,
-            EncodingCache(self.settings.query_cache_bytes),
-            decode_threads=self.settings.decode_threads,
+            EncodingCache(settings.query_cache_bytes),
+            decode_threads=settings.decode_threads,
             detector=detector,
-            networks=QueryNetworks(make),
+            networks=QueryNetworks(
+                partial(
+                    query_network,
+                    precision=choose_precision(settings.query_precision, place.device),
+                    photo_threads=settings.photo_threads,
+                )
+            ),
         )
-        live = LiveIndex(
-            self.index,
-            limits,
-            place,
+        opening = Opening(
+            limits=limits,
+            device=place,
             warm=self.warm,
             fallback=self.fallback,
             detector=detector,
             access=EngineAccess(
-                options=self.settings.engine_options,
-                poll_s=self.settings.engine_poll_s,
-                on_call=on_call,
+                options=settings.engine_options, poll_s=settings.engine_poll_s, on_call=on_call
             ),
             crashing=self.crashing,
-            on_attempt=on_attempt,
             photos_root=PhotosRoot(*folders) if folders else None,
-            warm_up=encoder.warm_up,
         )
-        thumbnails = ThumbnailCache(_PICTURE_CACHE_BYTES)
-        originals = ThumbnailCache(_PICTURE_CACHE_BYTES)
-        return Worker(live, place, encoder, thumbnails, originals)
+        live = LiveIndex(self.index, opening, on_attempt, encoder.warm_up)
+        caches = ThumbnailCache(_PICTURE_CACHE_BYTES), ThumbnailCache(_PICTURE_CACHE_BYTES)
+        return Worker(live, place, encoder, *caches)
 
     def _detector(self, place: SearchDevice) -> Detector | None:
         if self.settings.detector is None:

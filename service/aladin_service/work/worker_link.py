@@ -9,49 +9,50 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_network.errors import WorkerDiedError
 from aladin_service.work.crashing_generations import Attempt
-from aladin_service.work.job_queue import QueuedJob
-from aladin_service.work.live_state import LiveState
+from aladin_service.work.health import LiveState
 from aladin_service.work.messages import (
     Attempting,
     Begun,
     Done,
     RetryCrashing,
-    RunBatch,
-    RunJob,
+    Run,
     Status,
     Unwanted,
     pack,
     read_message,
 )
 from aladin_service.work.process_start import end_process, start_process
-from aladin_service.work.query_queue import Batch
+from aladin_service.work.queues import Taken
 from aladin_service.work.worker import WorkerPlan
 
 _LOG = logging.getLogger(__name__)
 
-# Interval of the checks on a running batch: whether it hangs, and which clients have disconnected.
-_CHECK_S = 0.02
 # Importing everything takes seconds on a busy machine, and loading a large network takes longer.
 _START_S = 120.0
 
 
 @dataclass(eq=False)
 class _Sent:
-    """A batch or a job that was sent to the worker.
+    """Work that was sent to the worker.
 
     Attributes:
+        is_timed: Whether the worker is killed when it takes too long.
         done: Future of the worker's final message, or of None if the worker ended before.
-        begun_s: When the worker started it, by `time.monotonic`, or None if it has not.
+        begun: Whether the worker has started it.
+        timer: Kills the worker.
     """
 
+    is_timed: bool
     done: asyncio.Future[Done | None]
-    begun_s: float | None = None
+    begun: bool = False
+    timer: asyncio.TimerHandle | None = None
 
 
 # Called with the worker and its previous state.
@@ -77,14 +78,6 @@ class WorkerLink:
         on_change: OnChange,
         on_engine_call: OnCall = ignore_call,
     ) -> None:
-        """Create the link without starting a process.
-
-        Args:
-            place: Number of the worker.
-            plan: Plan of the worker.
-            on_change: Called when the worker has reported another state, and at its end.
-            on_engine_call: Called for each call of the vector database that the worker reports.
-        """
         self.place = place
         self.live: LiveState | None = None
         self.attempt: Attempt | None = None
@@ -123,82 +116,40 @@ class WorkerLink:
         return time.monotonic() - self._heard_s > limit_s
 
     async def start(self) -> None:
-        """Start the process; it accepts work when `ready` is set.
-
-        Raises:
-            OSError: If the system cannot create another process.
-            EOFError: If the fork server has died.
-        """
+        """Start the process, see `start_process`; it accepts work when `ready` is set."""
         process, connected = await asyncio.to_thread(start_process, self._plan)
         self._process, self.pid = process, process.pid
         self._heard_s = time.monotonic()
         reader, self._writer = await asyncio.open_unix_connection(sock=connected)
         self._listening = asyncio.create_task(self._listen(reader))
 
-    async def answer(self, batch: Batch) -> bool:
-        """Send a batch to the worker and wait until it is done.
+    async def run(self, taken: Taken) -> bool:
+        """Send work to the worker and wait until it is done.
 
-        Returns:
-            Whether the batch is settled; False if the worker ended before it started the batch.
+        Returns whether the work is settled; False if the worker ended before it started it.
         """
-        try:
-            sent = self._send(lambda number: RunBatch(number, batch.jobs))
-        except Exception as error:  # the batch cannot be pickled, and nothing was sent
-            batch.finish(error)
-            return True
-        if sent is None:
+        if not self.takes_work:
             return False
-        number, record = sent
-        reported: set[int] = set()
-        while not record.done.done():
-            await asyncio.wait([record.done], timeout=_CHECK_S)
-            begun_s = record.begun_s
-            if begun_s is not None and time.monotonic() - begun_s > self._timeout_s:
-                self.kill(f"a batch took longer than {self._timeout_s:g} s")
-            for place in range(len(batch.jobs)):
-                if place not in reported and not record.done.done() and not batch.is_wanted(place):
-                    reported.add(place)
-                    self._write(pack(Unwanted(number, place)))
-        done = record.done.result()
-        if done is None:
-            if record.begun_s is None:
-                return False
-            batch.finish(WorkerDiedError())
-        elif done.error is None:
-            await batch.deliver(done.result)
-        else:
-            batch.finish(done.error)
-        return True
-
-    async def do(self, waiting: QueuedJob) -> bool:
-        """Send a job to the worker and wait until it is done.
-
-        Returns:
-            Whether the job is settled; False if the worker ended before it started the job.
-        """
+        number = next(self._numbers)
         try:
-            sent = self._send(lambda number: RunJob(number, waiting.job))
-        except Exception as error:  # the job cannot be pickled, and nothing was sent
-            waiting.fail(error)
+            data = pack(Run(number, taken.work))
+        except Exception as error:  # nothing was sent
+            taken.finish(error)
             return True
-        if sent is None:
-            return False
-        number, record = sent
-
-        def withdraw(result: asyncio.Future[Any]) -> None:
-            if result.cancelled() and not record.done.done():
-                self._write(pack(Unwanted(number, 0)))
-
-        waiting.result.add_done_callback(withdraw)
-        done = await record.done
+        sent = _Sent(taken.is_timed, asyncio.get_running_loop().create_future())
+        self._sent[number] = sent
+        self._write(data)
+        for place, waiting in enumerate(taken.waiting):
+            waiting.result.add_done_callback(partial(self._withdraw, number, place))
+        done = await sent.done
         if done is None:
-            if record.begun_s is None:
-                return False
-            waiting.fail(WorkerDiedError())
-        elif done.error is not None:
-            waiting.fail(done.error)
+            if sent.begun:
+                taken.finish(WorkerDiedError())
+            return sent.begun
+        if done.error is None:
+            await taken.deliver(done.result)
         else:
-            waiting.settle(done.result)
+            taken.finish(done.error)
         return True
 
     def retry_crashing(self) -> None:
@@ -213,11 +164,7 @@ class WorkerLink:
             self._process.kill()
 
     async def close(self) -> str:
-        """End the process if it has not ended, and release its resources.
-
-        Returns:
-            How it ended: the name of a signal, or the exit status.
-        """
+        """End the process if it has not ended; returns how it ended, see `end_process`."""
         if self._writer is not None:
             self._writer.close()
         if self._listening is not None:
@@ -229,23 +176,9 @@ class WorkerLink:
         process, self._process = self._process, None
         return await asyncio.to_thread(end_process, process)
 
-    def _send(self, message: Callable[[int], object]) -> tuple[int, _Sent] | None:
-        """Send work to the worker.
-
-        Returns:
-            Number and record of the work, or None if the worker has ended.
-
-        Raises:
-            Exception: If the message cannot be packed, see `pack`.
-        """
-        if not self.takes_work:
-            return None
-        number = next(self._numbers)
-        data = pack(message(number))
-        done: asyncio.Future[Done | None] = asyncio.get_running_loop().create_future()
-        record = self._sent[number] = _Sent(done)
-        self._write(data)
-        return number, record
+    def _withdraw(self, number: int, place: int, result: asyncio.Future[Any]) -> None:
+        if result.cancelled() and number in self._sent:
+            self._write(pack(Unwanted(number, place)))
 
     def _write(self, data: bytes) -> None:
         assert self._writer is not None
@@ -264,9 +197,8 @@ class WorkerLink:
         finally:
             self.ended.set()
             self.ready.set()
-            for record in self._sent.values():
-                if not record.done.done():
-                    record.done.set_result(None)
+            for sent in self._sent.values():
+                self._end(sent, None)
             self._sent.clear()
             self._on_change(self, self.live)
 
@@ -283,10 +215,19 @@ class WorkerLink:
                 self.attempt = attempt
                 self._attempted = attempt or self._attempted
             case Begun(number):
-                self._sent[number].begun_s = time.monotonic()
+                sent = self._sent[number]
+                sent.begun = True
+                if sent.is_timed:
+                    why = f"a batch took longer than {self._timeout_s:g} s"
+                    loop = asyncio.get_running_loop()
+                    sent.timer = loop.call_later(self._timeout_s, self.kill, why)
             case Done(number):
-                record = self._sent.pop(number)
-                if not record.done.done():
-                    record.done.set_result(message)
+                self._end(self._sent.pop(number), message)
             case _:
                 raise AssertionError(f"unknown message {message!r}")
+
+    def _end(self, sent: _Sent, done: Done | None) -> None:
+        if sent.timer is not None:
+            sent.timer.cancel()
+        if not sent.done.done():
+            sent.done.set_result(done)

@@ -17,23 +17,21 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 from aladin_index.engines.guard import EngineCall
 from aladin_network.errors import AladinError
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_service.observe.logs import LogSetup, log_to_stderr
-from aladin_service.search.job import WorkAnswer
-from aladin_service.work.live_state import LiveState
+from aladin_service.work.health import LiveState
 from aladin_service.work.messages import (
     Attempting,
     Begun,
     Done,
     RetryCrashing,
-    RunBatch,
-    RunJob,
+    Run,
     Status,
     UnforeseenError,
     Unwanted,
@@ -45,8 +43,10 @@ from aladin_service.work.process_setup import (
     silence_decoders,
     trim_memory_regularly,
 )
-from aladin_service.work.worker import JOB_THREADS, Worker, WorkerPlan, without_traceback
+from aladin_service.work.worker import JOB_QUEUES, Job, Worker, WorkerPlan, without_traceback
 from aladin_training.parallel.parent import end_with_parent
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,13 +59,7 @@ NICENESS = 5
 
 
 def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> NoReturn:
-    """Run a worker until the service closes its end of the socket or ends.
-
-    Args:
-        plan: Plan of the worker.
-        connected: The worker's end of the socket.
-        logs: Log settings.
-    """
+    """Run a worker until the service closes its end of the socket or ends."""
     limit_free_memory()
     end_with_parent()
     os.nice(NICENESS)
@@ -87,10 +81,6 @@ def try_plan(plan: WorkerPlan, logs: LogSetup) -> NoReturn:
 
     The exit status is 0 if the generation can be served and 1 if opening it raises an error; a
     damaged file may also crash the process.
-
-    Args:
-        plan: Plan of the worker.
-        logs: Log settings.
     """
     end_with_parent()
     os.nice(NICENESS)
@@ -105,46 +95,23 @@ def try_plan(plan: WorkerPlan, logs: LogSetup) -> NoReturn:
     os._exit(0)
 
 
-@dataclass(eq=False)
-class _Batch:
-    """A batch, and the positions of its queries that are no longer wanted."""
-
-    message: RunBatch
-    unwanted: set[int] = field(default_factory=set[int])
-
-    def is_wanted(self, place: int) -> bool:
-        """Return whether a client waits for the answer."""
-        return place not in self.unwanted
-
-
-@dataclass(eq=False)
-class _Job:
-    """A job, and whether its result is no longer wanted."""
-
-    message: RunJob
-    unwanted: bool = False
-
-    def is_wanted(self) -> bool:
-        """Return whether a client waits for the result."""
-        return not self.unwanted
-
-
 class _WorkerProcess:
     def __init__(self, worker: Worker, wire: Wire, engine_calls: SimpleQueue[EngineCall]) -> None:
         self._worker = worker
         self._wire = wire
         self._engine_calls = engine_calls
-        self._batches: dict[int, _Batch] = {}  # queued and running ones by number
-        self._batch_queue: SimpleQueue[_Batch] = SimpleQueue()
-        self._jobs: dict[int, _Job] = {}  # likewise
-        self._job_queue: SimpleQueue[_Job] = SimpleQueue()
+        self._batches: SimpleQueue[Run] = SimpleQueue()
+        self._jobs: SimpleQueue[Run] = SimpleQueue()
+        # Places of queued and running work that no client waits for, by number.
+        self._unwanted: dict[int, set[int]] = {}
         self._reported: LiveState | None = None
         self._reporting = threading.Lock()
 
     def run(self, *, batch_threads: int) -> NoReturn:
         """Work until the service has ended."""
-        _start_threads("batch", batch_threads, self._answer_next_batch)
-        _start_threads("job", JOB_THREADS, self._do_next_job)
+        _start_threads("batch", batch_threads, partial(self._do_next, self._batches))
+        job_threads = sum(facts.threads for facts in JOB_QUEUES.values())
+        _start_threads("job", job_threads, partial(self._do_next, self._jobs))
         _start_threads("status", 1, self._send_status)
         try:
             self._report_if_new()
@@ -157,59 +124,40 @@ class _WorkerProcess:
 
     def _receive(self) -> None:
         match self._wire.receive():
-            case RunBatch() as message:
-                new = _Batch(message)
-                self._batches[message.number] = new
-                self._batch_queue.put(new)
-            case RunJob() as message:
-                job = self._jobs[message.number] = _Job(message)
-                self._job_queue.put(job)
+            case Run(number, work) as message:
+                self._unwanted[number] = set()
+                (self._jobs if isinstance(work, Job) else self._batches).put(message)
             case Unwanted(number, place):
-                batch = self._batches.get(number)  # None if a thread has finished it
-                if batch is not None:
-                    batch.unwanted.add(place)
-                running = self._jobs.get(number)
-                if running is not None:
-                    running.unwanted = True
+                # A thread may have finished the work meanwhile.
+                self._unwanted.get(number, set[int]()).add(place)
             case RetryCrashing():
                 self._worker.live.retry_crashing()
             case message:
                 raise AssertionError(f"unknown message {message!r}")
 
-    def _answer_next_batch(self) -> None:
-        batch = self._batch_queue.get()
-        number = batch.message.number
+    def _do_next(self, queue: SimpleQueue[Run]) -> None:
+        message = queue.get()
+        number, unwanted = message.number, self._unwanted[message.number]
         self._wire.send(Begun(number))
-
-        answers: list[WorkAnswer | Exception | None] = []
-        error: Exception | None = None
-        try:
-            found = self._worker.answer(batch.message.jobs, batch.is_wanted)
-            answers = [_sendable(each) if isinstance(each, Exception) else each for each in found]
-        except Exception as raised:
-            error = _sendable(raised)
-        del self._batches[number]
-        self._report_if_new()
-        self._wire.send(Done(number, answers, error))
-
-    def _do_next_job(self) -> None:
-        job = self._job_queue.get()
-        message = job.message
-        self._wire.send(Begun(message.number))
         result: Any = None
         error: Exception | None = None
         try:
-            result = self._worker.do(message.job, job.is_wanted)
+            result = self._worker.do(message.work, lambda place: place not in unwanted)
+            if isinstance(result, list):  # of a batch, with the errors of its queries
+                answers = cast(list[object], result)
+                result = [
+                    _sendable(each) if isinstance(each, Exception) else each for each in answers
+                ]
         except Exception as raised:
             error = _sendable(raised)
-        del self._jobs[message.number]
+        del self._unwanted[number]
         self._report_if_new()
         try:
-            self._wire.send(Done(message.number, result, error))
+            self._wire.send(Done(number, result, error))
         except OSError:
             raise
         except Exception as raised:  # a result that cannot be pickled is no reason to exit
-            self._wire.send(Done(message.number, error=_sendable(raised)))
+            self._wire.send(Done(number, error=_sendable(raised)))
 
     def _send_status(self) -> None:
         time.sleep(STATUS_S)
@@ -248,8 +196,10 @@ def _start_threads(name: str, count: int, work: Callable[[], None]) -> None:
         threading.Thread(target=run, name=f"{name}-{number}", daemon=True).start()
 
 
-def _sendable(error: Exception) -> Exception:
-    """Return an error that can be pickled: errors of other packages become a traceback."""
-    if not isinstance(error, AladinError):
-        return UnforeseenError("".join(traceback.format_exception(error)))
-    return without_traceback(error)
+def _sendable(result: T) -> T | Exception:
+    """Make an error one that can be pickled: those of other packages become a traceback."""
+    if not isinstance(result, Exception):
+        return result
+    if not isinstance(result, AladinError):
+        return UnforeseenError("".join(traceback.format_exception(result)))
+    return without_traceback(result)

@@ -8,20 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, EncodedDocument, EncodeJob, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.job_queue import JobQueues, QueuedJob
-from aladin_service.work.live_state import EngineStatus
-from aladin_service.work.query_queue import Batch, QueryQueue
-from aladin_service.work.worker import JOB_THREADS, QUEUE_THREADS, Job, Worker, max_waiting_jobs
+from aladin_service.work.health import WorkersHealth
+from aladin_service.work.queues import Queues, Taken
+from aladin_service.work.worker import Job, Worker
 
 T = TypeVar("T")
 
@@ -32,35 +31,6 @@ _LOG = logging.getLogger(__name__)
 _RESTART_S = 0.25
 # Seconds that work in progress may take when the service stops.
 _STOP_S = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkersHealth:
-    """State of the workers.
-
-    Attributes:
-        wanted: Number of workers that should be running.
-        alive: Number of workers that accept jobs.
-        generation: Live generation, or None if no index is live.
-        refused: Reason why the newest published generation was refused, or None if it was not; the
-            previous one is still live then.
-        engine: Worst status of the vector database that any worker reports, or None if the index is
-            stored in files.
-        pids: Process ids of the live worker processes by worker number; empty for threads.
-    """
-
-    wanted: int
-    alive: int
-    generation: int | None
-    refused: str | None = None
-    engine: EngineStatus | None = None
-    pids: Mapping[int, int] = field(default_factory=dict[int, int])
-
-    @property
-    def ready(self) -> bool:
-        """Whether all workers are alive, an index is live and its vector database responds."""
-        is_served = self.generation is not None and self.engine != "unavailable"
-        return self.alive == self.wanted and is_served
 
 
 class Workers(Protocol):
@@ -75,24 +45,14 @@ class Workers(Protocol):
         ...
 
     async def search(self, job: SearchJob) -> Answered:
-        """Answer one query, batched with others; cancelling the call withdraws the query.
+        """Answer one query, batched with others; cancelling the call withdraws it.
 
-        Raises:
-            AladinError: If this query fails; any error that concerns it alone.
-            IndexNotReadyError: If no index is live.
-            EngineUnavailableError: If the vector database does not respond.
-            OverloadedError: If too many queries wait.
-            WorkerDiedError: If the worker died while it ran this query.
-            NoWorkerError: If there has been no worker for some seconds.
+        Raises as `call` does.
         """
         ...
 
     async def encode(self, job: EncodeJob) -> EncodedDocument:
-        """Encode one document, batched with others; cancelling the call withdraws it.
-
-        Raises:
-            AladinError: If the document cannot be encoded; otherwise see `search`.
-        """
+        """Encode one document, batched with others; cancelling the call withdraws it."""
         ...
 
     def refusal(self, queue: QueueName) -> OverloadedError | NoWorkerError | None:
@@ -100,16 +60,10 @@ class Workers(Protocol):
         ...
 
     async def call(self, job: Job[T]) -> T:
-        """Run one job.
+        """Run one job; a change may have been applied in part, or wholly, if it fails.
 
-        Raises:
-            AladinError: If the job fails; any error of the job.
-            IndexNotReadyError: If no index is live.
-            EngineUnavailableError: If the vector database does not respond; a change may have been
-                applied in part.
-            OverloadedError: If too many jobs wait.
-            WorkerDiedError: If the worker died while it ran this job, which may have been done.
-            NoWorkerError: If there has been no worker for some seconds; the job was not started.
+        Raises what concerns the job itself, or that no index is live, that its database does not
+        respond, that too many jobs wait, or that its worker died or there is none.
         """
         ...
 
@@ -118,19 +72,18 @@ class Workers(Protocol):
         ...
 
 
-class WorkerSlot(Generic[T]):
-    """Takes batches or jobs out of a queue for one worker, one at a time."""
+class WorkerSlot:
+    """Takes work out of a queue for one worker, one piece at a time.
+
+    `take` waits for the next piece, or returns None at the end of the queue; cancelling it loses no
+    work.
+    """
 
     def __init__(
-        self, take: Callable[[], Awaitable[T | None]], run: Callable[[T], Awaitable[None]]
+        self,
+        take: Callable[[], Awaitable[Taken | None]],
+        run: Callable[[Taken], Awaitable[None]],
     ) -> None:
-        """Start to take work.
-
-        Args:
-            take: Waits for the next piece of work, or returns None at the end of the queue;
-                cancelling it loses no work.
-            run: Processes a piece of work.
-        """
         self._take = take
         self._run = run
         self._waits = False
@@ -182,11 +135,6 @@ class WorkerThread:
     """
 
     def __init__(self, name: str) -> None:
-        """Start the thread.
-
-        Args:
-            name: Name of the thread.
-        """
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self.is_alive = True
         # A daemon, because work that hangs in native code must not keep the process from exiting.
@@ -194,12 +142,7 @@ class WorkerThread:
         self._thread.start()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run a function on the thread; cancelling the wait does not stop it.
-
-        Raises:
-            WorkerDiedError: If the thread died while running the function.
-            Exception: If the function fails; any error of the function.
-        """
+        """Run a function on the thread; cancelling the wait does not stop it."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
         self._tasks.put(_Task(work, result, loop))
@@ -235,43 +178,25 @@ class WorkerThread:
 
 
 class ThreadWorkers:
-    """Workers that are threads of this process; they share one `Worker`."""
+    """Workers that are threads of this process; they share one `Worker`, which `stop` closes."""
 
     def __init__(self, worker: Worker, settings: ServiceSettings, metrics: Metrics) -> None:
-        """Create the workers without starting a thread.
-
-        Args:
-            worker: Closed by `stop`.
-            settings: Limits on running batches and on waiting queries and jobs.
-            metrics: Counts batches, waiting queries and deaths of threads.
-        """
         self._worker = worker
         self._metrics = metrics
-        self._queries = QueryQueue(settings, metrics)
-        self._jobs = JobQueues(max_waiting_jobs(settings))
+        self._queues = Queues(settings, metrics)
         # The queues are what the routes wait in, see `Workers`.
-        self.search = self.encode = self._queries.answer
-        self.refusal = self._queries.refusal
-        self.call = self._jobs.do
-        self._query_threads = settings.query_threads
-        self._threads: dict[str, WorkerThread] = {}  # by slot name
-        self._query_slots: list[WorkerSlot[Batch]] = []
-        self._job_slots: list[WorkerSlot[QueuedJob]] = []
+        self.search = self.encode = self._queues.queries.answer
+        self.refusal = self._queues.queries.refusal
+        self.call = self._queues.call
+        self._takes = self._queues.takes()
+        self._threads: dict[str, WorkerThread] = {}  # by the same names
+        self._slots: list[WorkerSlot] = []
 
     async def start(self) -> None:
         """Start the threads, and open the index if one is published."""
-        for number in range(self._query_threads):
-            name = f"query-{number}"
+        for name, take in self._takes.items():
             self._threads[name] = WorkerThread(name)
-            self._query_slots.append(
-                WorkerSlot(self._queries.next_batch, partial(self._answer, name))
-            )
-        for queue, threads in QUEUE_THREADS.items():
-            take = self._jobs.queue(queue).next_job
-            for number in range(threads):
-                name = f"{queue}-{number}"
-                self._threads[name] = WorkerThread(name)
-                self._job_slots.append(WorkerSlot(take, partial(self._do, name)))
+            self._slots.append(WorkerSlot(take, partial(self._run, name)))
         await self._threads["read-0"].run(self._worker.live.try_to_open)
 
     async def stop(self) -> None:
@@ -280,18 +205,14 @@ class ThreadWorkers:
         Whatever is still running after ten seconds fails, and the index stays open until the
         process exits, because a thread may still use it.
         """
-        self._queries.close()
-        self._jobs.close(ShuttingDownError())
-        for slot in self._job_slots:
-            slot.stop()
-        slots = [*self._query_slots, *self._job_slots]
-        ended = asyncio.gather(*(slot.ended() for slot in slots))
+        self._queues.close()
+        ended = asyncio.gather(*(slot.ended() for slot in self._slots))
         try:
             await asyncio.wait_for(ended, _STOP_S)
         except TimeoutError:
             _LOG.error("shutdown timeout (%g s): cancelling pending work", _STOP_S)
-            self._queries.fail_waiting(ShuttingDownError())
-            for slot in slots:
+            self._queues.queries.fail_waiting(ShuttingDownError())
+            for slot in self._slots:
                 await slot.abort()
             return
         for thread in self._threads.values():
@@ -299,35 +220,21 @@ class ThreadWorkers:
         self._worker.close()
 
     def health(self) -> WorkersHealth:
-        """Return the state of the workers."""
-        state = self._worker.live.state
         return WorkersHealth(
-            wanted=self._query_threads + JOB_THREADS,
+            wanted=len(self._takes),
             alive=sum(thread.is_alive for thread in self._threads.values()),
-            generation=state.generation,
-            refused=state.refused,
-            engine=state.engine,
+            **asdict(self._worker.live.state),
         )
 
-    async def _answer(self, name: str, batch: Batch) -> None:
+    async def _run(self, name: str, taken: Taken) -> None:
         thread = self._threads[name]
         try:
-            answers = await thread.run(partial(self._worker.answer, batch.jobs, batch.is_wanted))
+            result = await thread.run(partial(self._worker.do, taken.work, taken.is_wanted))
         except Exception as error:
-            batch.finish(error)
+            taken.finish(error)
         else:
-            await batch.deliver(answers)
-        if not thread.is_alive:
-            await self._replace(name)
-
-    async def _do(self, name: str, waiting: QueuedJob) -> None:
-        thread = self._threads[name]
-        try:
-            work = partial(self._worker.do, waiting.job, waiting.is_wanted)
-            waiting.settle(await thread.run(work))
-            del work
-        except Exception as error:
-            waiting.fail(error)
+            await taken.deliver(result)
+            del result
         if not thread.is_alive:
             await self._replace(name)
 

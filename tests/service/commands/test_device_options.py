@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from aladin_index.format import disk as file_pages
 from aladin_service.cli import app
-from aladin_service.settings import QueryLimits
-from aladin_service.work.hot_swap import LiveIndex
+from aladin_service.work.hot_swap import LiveIndex, Opening
 
 
 @pytest.fixture
@@ -58,11 +57,11 @@ def test_warm_reads_every_generation_ahead(
 ) -> None:
     read: list[Path] = []
     monkeypatch.setattr("aladin_index.generations.reader.read_file_ahead", read.append)
-    cold = LiveIndex(index_folder, QueryLimits())
+    cold = LiveIndex(index_folder, Opening())
     cold.open()
     cold.close()
     assert read == []
-    live = LiveIndex(index_folder, QueryLimits(), warm=True)
+    live = LiveIndex(index_folder, Opening(warm=True))
     live.open()
     generation = index_folder / "generations" / "000001"
     manifest = live.searcher().index.manifest

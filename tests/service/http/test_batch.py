@@ -28,8 +28,8 @@ from aladin_service.http.routes import search as searches
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, PartsQuery, QueueName, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
+from aladin_service.work.health import WorkersHealth
 from aladin_service.work.worker import Job
-from aladin_service.work.workers import WorkersHealth
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import OverloadedError
 from aladin_service.http import documents
 from aladin_service.search.job import EncodedDocument, EncodeJob
-from aladin_service.work.query_queue import QueryQueue
+from aladin_service.work.queues import QueryQueue
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from aladin_service.http.app import create_app
 from aladin_service.http.routes import health
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.workers import WorkersHealth
+from aladin_service.work.health import WorkersHealth
 
 pytestmark = pytest.mark.anyio
 

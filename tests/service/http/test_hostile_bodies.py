@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from aladin_service.search.job import Answered, SearchJob
-from aladin_service.work.query_queue import QueryQueue
+from aladin_service.work.queues import QueryQueue
 
 pytestmark = pytest.mark.anyio
 

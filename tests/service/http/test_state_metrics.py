@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from aladin_network.errors import IndexNotReadyError, OverloadedError
 from aladin_service.http import state_metrics
 from aladin_service.http.state_metrics import StateMetrics, StateNow, render_state
-from aladin_service.work.workers import WorkersHealth
+from aladin_service.work.health import WorkersHealth
 
 pytestmark = pytest.mark.anyio
 

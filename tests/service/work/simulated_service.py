@@ -24,7 +24,7 @@ from aladin_network.errors import OverloadedError
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.query_queue import QueryQueue
+from aladin_service.work.queues import QueryQueue
 
 _BATCHES = (1, 4, 8, 16, 32)
 _PROMISED = 8  # times the time of a lone query

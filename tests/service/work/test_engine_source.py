@@ -23,9 +23,9 @@ from aladin_network.errors import (
 )
 from aladin_network.types import Target
 from aladin_service.search.job import TextQuery
-from aladin_service.work import engine_source
+from aladin_service.work import sources
+from aladin_service.work.health import LiveState
 from aladin_service.work.hot_swap import LiveIndex
-from aladin_service.work.live_state import LiveState
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 from tests.service.engine_world import EngineWorld, SlowEngine
 from tests.service.searching import search_for
@@ -259,7 +259,7 @@ def test_a_hanging_engine_holds_a_thread_for_two_calls_at_most(world: EngineWorl
 def test_a_look_that_ends_after_the_service_opens_nothing(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_source, "_END_S", 0.01)
+    monkeypatch.setattr(sources, "_END_S", 0.01)
     client = MemoryEngine(world.server)
     live = world.live_index(client)
     live.open()

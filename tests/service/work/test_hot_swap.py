@@ -35,11 +35,11 @@ from aladin_network.errors import (
     UnknownItemError,
 )
 from aladin_service.search.job import TextQuery
-from aladin_service.settings import QueryLimits, ServiceSettings
+from aladin_service.settings import ServiceSettings
 from aladin_service.work import hot_swap
-from aladin_service.work.hot_swap import LiveIndex
+from aladin_service.work.health import LiveState
+from aladin_service.work.hot_swap import LiveIndex, Opening
 from aladin_service.work.jobs import AddItems, GetItem
-from aladin_service.work.live_state import LiveState
 from aladin_service.work.sources import FilesSource
 from aladin_service.work.worker import Worker, WorkerPlan
 from tests.service.searching import search_for
@@ -76,7 +76,7 @@ def hits(live: LiveIndex) -> int:
 
 
 def test_the_old_generation_is_closed_when_its_last_query_ends(index: Path) -> None:
-    live = LiveIndex(index, QueryLimits())
+    live = LiveIndex(index, Opening())
     live.open()
     running = live.searcher()  # a query keeps it
     assert hits(live) == 6
@@ -103,7 +103,7 @@ def test_the_old_generation_is_closed_when_its_last_query_ends(index: Path) -> N
 def test_a_broken_generation_is_refused_and_the_old_one_stays(
     index: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    live = LiveIndex(index, QueryLimits())
+    live = LiveIndex(index, Opening())
     live.open()
     publish_copy(index, 2, damage)
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_a_broken_generation_is_refused_and_the_old_one_stays(
 def test_a_generation_that_is_put_right_is_taken_up(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live = LiveIndex(index, QueryLimits())
+    live = LiveIndex(index, Opening())
     live.open()
     publish_copy(index, 2)
     tokens = generation_folder(index, 2) / "images" / "tokens.npy"
@@ -147,7 +147,7 @@ def test_a_generation_is_warmed_up_before_it_answers(index: Path) -> None:
     warmed: list[tuple[int, int | None]] = []
     live = LiveIndex(
         index,
-        QueryLimits(),
+        Opening(),
         warm_up=lambda opened: warmed.append((opened.generation, live.state.generation)),
     )
     live.open()
@@ -162,7 +162,7 @@ def test_a_generation_is_refused_whose_network_cannot_encode(index: Path) -> Non
     def fail(_: SearchBackend) -> None:
         raise CheckpointError("text.onnx: cannot be loaded")
 
-    live = LiveIndex(index, QueryLimits(), warm_up=fail)
+    live = LiveIndex(index, Opening(), warm_up=fail)
     with pytest.raises(CheckpointError):
         live.open()
     assert live.state.refused == "text.onnx: cannot be loaded"
@@ -171,13 +171,13 @@ def test_a_generation_is_refused_whose_network_cannot_encode(index: Path) -> Non
 
 def test_one_that_starts_later_goes_on_with_what_the_others_have(index: Path) -> None:
     publish_copy(index, 2, "images/embeddings.npy")
-    alone = LiveIndex(index, QueryLimits())
+    alone = LiveIndex(index, Opening())
     with pytest.raises(IndexCorruptError):
         alone.open()
     assert alone.state.generation is None
     with pytest.raises(IndexNotReadyError, match="damaged"):
         alone.searcher()
-    live = LiveIndex(index, QueryLimits(), fallback=1)
+    live = LiveIndex(index, Opening(fallback=1))
     live.try_to_open()
     assert (live.state.generation, live.state.refused_generation) == (1, 2)
     assert hits(live) == 6
@@ -188,7 +188,7 @@ def test_one_that_starts_later_goes_on_with_what_the_others_have(index: Path) ->
 
 
 def test_an_unreadable_current_is_refused(index: Path) -> None:
-    live = LiveIndex(index, QueryLimits())
+    live = LiveIndex(index, Opening())
     live.open()
     (index / CURRENT).unlink()
     (index / CURRENT).write_text("7 of 9\n")
@@ -206,7 +206,7 @@ def test_what_was_removed_does_not_make_a_generation_unsound(index: Path) -> Non
     writer = ChangesWriter(index, read_manifest(generation_folder(index, 1)).model.id)
     writer.delete("images", ["plain", "bike 2?"])
     writer.close()
-    live = LiveIndex(index, QueryLimits())
+    live = LiveIndex(index, Opening())
     live.open()
     assert hits(live) == 4
     live.close()
@@ -219,7 +219,7 @@ def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    live = LiveIndex(index, QueryLimits())
+    live = LiveIndex(index, Opening())
     live.open()
     publish_copy(index, 2)
     opened = FilesSource.open
@@ -257,7 +257,7 @@ def test_a_refused_generation_is_tried_again_after_longer_and_longer_waits(
     now_s, opens = 1000.0, []
     clock = SimpleNamespace(monotonic=lambda: now_s)
     monkeypatch.setattr(hot_swap, "time", clock)
-    live = LiveIndex(index, QueryLimits())
+    live = LiveIndex(index, Opening())
     live.open()
     publish_copy(index, 2)
 
@@ -281,7 +281,7 @@ def test_a_fallback_that_fails_in_an_unforeseen_way_leaves_nothing(
         raise MemoryError
 
     monkeypatch.setattr(FilesSource, "open", fail)
-    live = LiveIndex(index, QueryLimits(), fallback=1)
+    live = LiveIndex(index, Opening(fallback=1))
     live.refresh()
     assert live.state == LiveState(None, 1, "MemoryError")
     with pytest.raises(IndexNotReadyError, match="damaged"):
@@ -338,7 +338,7 @@ def _is_known(worker: Worker, item_id: str) -> bool:
 
 
 def test_a_current_that_names_the_same_again_opens_nothing_anew(index: Path) -> None:
-    live = LiveIndex(index, QueryLimits())
+    live = LiveIndex(index, Opening())
     live.open()
     searcher = live.searcher()
     set_live_generation(index, 1)

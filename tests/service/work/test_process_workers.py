@@ -47,8 +47,8 @@ from aladin_service.search.job import Answered, Query, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import crashing_generations, worker_link
 from aladin_service.work import processes as process_workers
+from aladin_service.work.health import LiveState
 from aladin_service.work.jobs import AddItems, DescribeIndex, GetItem
-from aladin_service.work.live_state import LiveState
 from aladin_service.work.messages import UnforeseenError
 from aladin_service.work.process_start import prepare_processes, try_in_process
 from aladin_service.work.processes import ProcessWorkers

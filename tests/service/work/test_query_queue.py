@@ -23,7 +23,7 @@ from aladin_service.search.job import (
 )
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.batch_times import BatchTimes
-from aladin_service.work.query_queue import Batch, QueryQueue
+from aladin_service.work.queues import Batch, QueryQueue
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("aladin_service.work.query_queue.time.monotonic", clock)
+    monkeypatch.setattr("aladin_service.work.queues.time.monotonic", clock)
     return clock
 
 
@@ -205,7 +205,10 @@ async def test_an_error_is_its_own_query_s_alone() -> None:
     await turn()
     batch = await queue.next_batch()
     assert batch is not None
-    batch.settle(1, AladinError("of b"))
+    error = AladinError("of b")
+    error.__cause__ = ZeroDivisionError()  # whose frames may refer to a photo
+    batch.settle(1, error)
+    assert error.__cause__ is None
     batch.settle(0, answer_of("of a"))
     batch.settle(2, answer_of("of c"))
     batch.finish()

@@ -146,13 +146,6 @@ def test_what_is_wrong_with_a_query_is_its_own_trouble(
             assert type(results[place]) is dict(BAD)[query]
 
 
-def test_an_error_keeps_no_photo_and_no_index_in_memory(worker: Worker) -> None:
-    jobs = [job(PhotoQuery(b"broken")), job(TextQuery("a dog"), filter={"number": {"no": 1}})]
-    for error in answer(worker, jobs).values():
-        assert isinstance(error, InputError)
-        assert (error.__traceback__, error.__cause__, error.__context__) == (None, None, None)
-
-
 def test_an_impossible_option_is_its_own_trouble(worker: Worker) -> None:
     jobs = [job(TextQuery("a dog")), job(TextQuery("a dog"), filter={"number": {"no": 1}})]
     results = answer(worker, jobs)

@@ -31,7 +31,7 @@ from aladin_service.http.errors import UnknownModelError
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.search.job import Document, EncodedDocument, EncodeJob, ItemQuery, TextQuery
-from aladin_service.work.document_jobs import DescribeModel, ModelFacts, model_name
+from aladin_service.work.jobs import DescribeModel, ModelFacts, model_name
 
 _MAX_NAME_CHARS = 1000
 _OWNER = "aladin-search"

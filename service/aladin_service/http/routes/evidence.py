@@ -24,7 +24,7 @@ from aladin_service.search.answers import (
     MappedWord,
     WordMapsAnswer,
 )
-from aladin_service.work.item_jobs import MapEvidence
+from aladin_service.work.jobs import MapEvidence
 
 router = ServiceRouter(prefix="/v1", tags=["search"])
 

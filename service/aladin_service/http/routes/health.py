@@ -19,8 +19,9 @@ from aladin_service.http.error_responses import error_docs
 from aladin_service.http.errors import KeysMissingError, WorkersMissingError
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
+from aladin_service.work.health import WorkersHealth
 from aladin_service.work.jobs import DescribeIndex
-from aladin_service.work.workers import Workers, WorkersHealth
+from aladin_service.work.workers import Workers
 
 router = ServiceRouter(tags=["health"])
 

@@ -24,7 +24,7 @@ from aladin_service.search.answers import (
     ItemPage,
     ListedItem,
 )
-from aladin_service.work.item_jobs import ListFields, ListItems
+from aladin_service.work.jobs import ListFields, ListItems
 
 router = ServiceRouter(prefix="/v1")
 

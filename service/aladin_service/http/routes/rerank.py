@@ -38,7 +38,7 @@ from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.search.job import EncodedDocument, EncodeJob, ItemQuery, PhotoQuery, TextQuery
-from aladin_service.work.document_jobs import ScoredDocuments, ScoreDocuments
+from aladin_service.work.jobs import ScoredDocuments, ScoreDocuments
 
 _MAX_NAME_CHARS = 1000
 # Attempts to score documents with the model that encoded them, while it is replaced.

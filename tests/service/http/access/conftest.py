@@ -21,9 +21,9 @@ from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
+from aladin_service.work.health import WorkersHealth
 from aladin_service.work.jobs import AddItems, DeleteItem
 from aladin_service.work.worker import Job
-from aladin_service.work.workers import WorkersHealth
 
 
 class FakeWorkers:
