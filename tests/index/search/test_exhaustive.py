@@ -243,11 +243,11 @@ def test_an_index_can_make_it_the_default(
     assert run_search(searcher, encoding(3), "text", "images", fusion=1).candidates == 100
 
 
-def test_candidates_are_a_number_or_all() -> None:
+def test_candidates_are_a_number_or_exhaustive() -> None:
     SearchOptions(candidates="exhaustive").check()
     SearchOptions(candidates=1).check()
     for wrong in (0, "some"):
         with pytest.raises(
-            InputError, match=f"candidates: expected at least 1 or all, got {wrong}"
+            InputError, match=f"candidates: expected at least 1 or exhaustive, got {wrong}"
         ):
             SearchOptions(candidates=wrong).check()  # pyright: ignore[reportArgumentType]

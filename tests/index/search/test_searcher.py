@@ -310,7 +310,7 @@ def test_an_item_asks_with_what_is_stored_of_it(searcher: TwoStageSearcher, scor
     [
         ({"k": 0}, "k: expected at least 1, got 0"),
         ({"offset": -1}, "offset: expected at least 0, got -1"),
-        ({"candidates": 0}, "candidates: expected at least 1 or all, got 0"),
+        ({"candidates": 0}, "candidates: expected at least 1 or exhaustive, got 0"),
         ({"fusion": 1.5}, "fusion: expected 0 to 1, got 1.5"),
         ({"fusion": -0.5}, "fusion: expected 0 to 1, got -0.5"),
         ({"fusion": float("nan")}, "fusion: expected 0 to 1, got nan"),
