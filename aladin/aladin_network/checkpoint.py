@@ -23,13 +23,11 @@ from torch import Tensor
 
 from aladin_network.checkpoint_files import (
     CONFIG,
-    SCHEMA_VERSION,
     TOKENIZER,
     WEIGHTS,
     Checkpoint,
-    ConfigFile,
     Provenance,
-    as_checkpoint,
+    config_file_of,
     read_config,
     read_model_id,
     read_tokenizer,
@@ -39,9 +37,9 @@ from aladin_network.config import ModelConfig, dump_config, with_frozen
 from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json
-from aladin_network.hub.limits import stored_shapes
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import Fusion
+from aladin_network.sources.limits import stored_shapes
 
 
 def write_tensors(
@@ -110,8 +108,7 @@ def save_checkpoint(
         provenance: Origin of the weights.
         alignment_trained: Whether the alignment was trained.
     """
-    fusion, provenance = fusion or Fusion(), provenance or Provenance()
-    config = ConfigFile(SCHEMA_VERSION, model.config, fusion, provenance, alignment_trained)
+    config = config_file_of(model, fusion, provenance, alignment_trained=alignment_trained)
     weights = {name: _compact(value) for name, value in model.state_dict().items()}
     with atomic_folder(folder) as partial:
         write_json(partial / CONFIG, dump_config(config))
@@ -150,7 +147,7 @@ def load_checkpoint(
         raise CheckpointError(f"{folder / CONFIG}: {error}") from error
     except (OSError, SafetensorError, RuntimeError, MemoryError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
-    return as_checkpoint(config, model.eval().to(device), read_model_id(folder))
+    return Checkpoint(model.eval().to(device), config, read_model_id(folder))
 
 
 def _new_network(config: ModelConfig, tokenizer: Tokenizer) -> AladinModel:

@@ -4,7 +4,7 @@ config.json         schema version, network, fusion, provenance
 model.safetensors   all weights, frozen encoders included (`aladin_network.checkpoint`)
 tokenizer.json      the text encoder's tokenizer
 calibration.json    the calibration, once fitted (`aladin_network.calibration.calibration`)
-correction.safetensors  the hubness correction, once fitted (`aladin_network.scoring.correction`)
+correction.safetensors  the correction, once fitted (`aladin_network.scoring.hub_correction`)
 onnx/               the graphs, once exported (`aladin_network.graphs.files`)
 
 The calibration and the correction belong together (`aladin_network.calibration.fitted_files`).
@@ -23,9 +23,9 @@ from typing_extensions import TypeVar
 from aladin_network.config import STRICT, ModelConfig, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import read_json, recover_folder, sha256_of
-from aladin_network.hub.limits import check_model_folder
 from aladin_network.inference import Network
 from aladin_network.scoring.fusion import Fusion
+from aladin_network.sources.limits import check_model_folder
 
 SCHEMA_VERSION = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
@@ -56,7 +56,11 @@ class Provenance:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """Content of config.json."""
+    """Content of config.json.
+
+    Attributes:
+        alignment_trained: Whether the alignment was trained.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
@@ -73,23 +77,40 @@ class Checkpoint(Generic[N]):
 
     Attributes:
         model: Network in evaluation mode, computed by torch or by graphs.
-        fusion: Fitted fusion, or the papers' rule if there was no validation split to fit it on.
-        provenance: Origin of the checkpoint.
+        config: Content of its config.json.
         model_id: SHA-256 of the weights file.
-        alignment_trained: Whether the alignment was trained; otherwise searches leave the order to
-            the embeddings, and there is no evidence.
     """
 
     model: N
-    fusion: Fusion
-    provenance: Provenance
+    config: ConfigFile
     model_id: str
-    alignment_trained: bool = True
+
+    @property
+    def fusion(self) -> Fusion:
+        """Fitted fusion, or the papers' rule if there was no validation split to fit it on."""
+        return self.config.fusion
+
+    @property
+    def provenance(self) -> Provenance:
+        """Origin of the weights."""
+        return self.config.provenance
+
+    @property
+    def alignment_trained(self) -> bool:
+        """Whether the alignment was trained; else the embeddings order, without evidence."""
+        return self.config.alignment_trained
 
 
-def as_checkpoint(config: ConfigFile, model: N, model_id: str) -> Checkpoint[N]:
-    """Return a loaded network as the checkpoint of its folder."""
-    return Checkpoint(model, config.fusion, config.provenance, model_id, config.alignment_trained)
+def config_file_of(
+    model: Network,
+    fusion: Fusion | None = None,
+    provenance: Provenance | None = None,
+    *,
+    alignment_trained: bool = True,
+) -> ConfigFile:
+    """Describe a network as in its checkpoint's config.json."""
+    fusion, provenance = fusion or Fusion(), provenance or Provenance()
+    return ConfigFile(SCHEMA_VERSION, model.config, fusion, provenance, alignment_trained)
 
 
 def read_model_id(folder: Path) -> str:

@@ -123,7 +123,7 @@ class ImageEncoderConfig:
             own cells.
         layers: Indices of hidden states to concatenate with the last one, each normalised
             separately: early layers represent colour and texture that the last one has lost.
-        pooled: For towers of dual encoders (`aladin_network.encoders.dual_encoder`), whether
+        pooled: For towers of dual encoders (`aladin_network.encoders.pretrained`), whether
             element 0 is the vector that the tower's own similarity compares, before its
             projection, and all states have passed the tower's last norm. Otherwise element 0 is
             the network's CLS, if it has one, and the states are those of the last layer.

@@ -16,8 +16,8 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from aladin_network.checkpoint import SCHEMA_VERSION, load_checkpoint, save_checkpoint
-from aladin_network.checkpoint_files import CHECKPOINT_FILES, Provenance
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import CHECKPOINT_FILES, SCHEMA_VERSION, Provenance
 from aladin_network.config import (
     AttentionHeadConfig,
     ImageEncoderConfig,

@@ -18,7 +18,7 @@ from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.layout import EngineLocation
 from aladin_index.open import connect as open_client
 from aladin_network.checkpoint import save_checkpoint
-from aladin_network.scoring.correction import CORRECTION
+from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.observe.metrics import Metrics

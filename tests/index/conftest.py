@@ -35,7 +35,7 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.scoring.correction import CORRECTION
+from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_network.types import NullProgress, TokenDtype
 from tests.index.corrections import correction_of
 

@@ -16,14 +16,14 @@ from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile
-from aladin_network.scoring.correction import (
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from aladin_network.scoring.hub_correction import (
     CorrectionConstants,
     DirectionCorrection,
     EncodedItems,
     HubCorrection,
     NearestMean,
 )
-from aladin_network.scoring.fusion import DirectionFusion, Fusion
 
 FUSION = DirectionFusion(weight=0.5, align_std=0.8, match_std=0.1)
 QUERIES = ["two dogs", "a small red circle", "star", "the street and the green grass in a square"]

@@ -15,10 +15,9 @@ from torch.optim import AdamW
 
 import aladin_training.loop
 import aladin_training.stage_files
-from aladin_network.checkpoint_files import Checkpoint, Provenance
+from aladin_network.checkpoint_files import Checkpoint, config_file_of
 from aladin_network.encoders.base import Features, TextBatch
 from aladin_network.model import AladinModel
-from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.offline_negatives import OfflineNegatives
@@ -93,7 +92,8 @@ def joint_alone(recipe_path: Path, *overrides: str) -> Recipe:
 def prepared_with_tuned_text(recipe: Recipe) -> tuple[PreparedRun, Checkpoint]:
     """A run whose text encoder is no longer the one of its stage `joint`."""
     prepared = prepare_run(recipe, NullProgress())
-    before = Checkpoint(copy.deepcopy(prepared.model).eval(), Fusion(), Provenance(), "before")
+    network = copy.deepcopy(prepared.model).eval()
+    before = Checkpoint(network, config_file_of(network), "before")
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for value in prepared.model.text.encoder.parameters():

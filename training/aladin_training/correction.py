@@ -13,8 +13,8 @@ import torch
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.correction import CorrectionConstants, EncodedItems, HubCorrection
-from aladin_network.scoring.correction_fit import ScoredSplit, fit_correction
+from aladin_network.scoring.hub_correction import CorrectionConstants, EncodedItems, HubCorrection
+from aladin_network.scoring.hub_correction_fit import ScoredSplit, fit_correction
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_training.data import Record, read_records
 from aladin_training.data.selection import SELECTION, SelectionSplit, selection_of

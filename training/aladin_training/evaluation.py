@@ -19,10 +19,10 @@ from aladin_network.inference import (
 )
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
-from aladin_network.scoring.correction import EncodedItems, HubCorrection
-from aladin_network.scoring.correction_fit import ScoredSplit, corrected_ranks
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import Fusion
+from aladin_network.scoring.hub_correction import EncodedItems, HubCorrection
+from aladin_network.scoring.hub_correction_fit import ScoredSplit, corrected_ranks
 from aladin_network.scoring.metrics import (
     Ranks,
     RetrievalMetrics,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from aladin_network.encoders.freezable import Freezable
+from aladin_network.encoders.base import Freezable
 from aladin_training.adapters.layers import lr_factors
 from aladin_training.adapters.parts import part_of
 from aladin_training.config.stage import ScheduleConfig, StageConfig

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from aladin_network.calibration.calibration import CALIBRATION, Calibration, read_calibration
 from aladin_network.errors import CheckpointError
-from aladin_network.scoring.correction import (
+from aladin_network.scoring.hub_correction import (
     CORRECTION,
     CorrectionConstants,
     HubCorrection,

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, cast
 
 from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder, lock_to_write, read_json, sha256_of
-from aladin_network.hub.limits import check_model_folder
-from aladin_network.hub.messages import missing_folder, one_hub_warning
+from aladin_network.sources.hub_messages import missing_folder, one_hub_warning
+from aladin_network.sources.limits import check_model_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ def _convert(source: _Source, out: Path) -> None:
             return
     # Imported now, because a missing model is to be reported before torch is loaded.
     from aladin_network.conversion.towers import TowersOptions, convert_towers
-    from aladin_network.encoders.dual_encoder import is_dual_encoder
+    from aladin_network.encoders.pretrained import is_dual_encoder
 
     _LOG.info("converting %s, once, to %s", source.name, out)
     if not (is_dual_encoder(str(folder), "vision") and is_dual_encoder(str(folder), "text")):
@@ -244,23 +244,24 @@ def _downloaded(source: _Source) -> Path:
         with one_hub_warning():
             folder = fetch([*_DESCRIPTIONS, _WEIGHTS])
             return folder if any(folder.glob(_WEIGHTS)) else fetch([*_DESCRIPTIONS, _OLD_WEIGHTS])
-    except RevisionNotFoundError:
-        reason = f"the hub has no revision {source.revision} of it"
-    except RepositoryNotFoundError:
-        reason = "the hub has no such model, or shows it to other users only"
-    except LocalEntryNotFoundError:  # also if only some of the files are in the cache
-        cached = try_to_load_from_cache(source.name, _CONFIG, revision=source.revision)
-        if isinstance(cached, str):
-            return Path(cached).parent
-        reason = (
-            "the hub cannot be reached, its cache on this machine has no such model, and there is"
-            " no such folder"
+    except Exception as error:  # its HTTP client's errors change with the library's version
+        cached = (
+            try_to_load_from_cache(source.name, _CONFIG, revision=source.revision)
+            if isinstance(error, LocalEntryNotFoundError)
+            else None
         )
-    except HfHubHTTPError as error:
-        reason = f"the hub refuses it ({_first_line(error)})"
-    except Exception as error:  # of the library's HTTP client, which changes with its version
-        reason = f"the hub cannot be reached ({_first_line(error)})"
-    raise CheckpointError(f"{source.name}: {reason}; {_WAYS_OUT}")
+        if isinstance(cached, str):
+            return Path(cached).parent  # only some of the files are in the cache
+        reasons: dict[type[Exception], str] = {
+            RevisionNotFoundError: f"the hub has no revision {source.revision} of it",
+            RepositoryNotFoundError: "the hub has no such model, or shows it to other users only",
+            LocalEntryNotFoundError: "the hub cannot be reached, its cache on this machine has no"
+            " such model, and there is no such folder",
+            HfHubHTTPError: f"the hub refuses it ({_first_line(error)})",
+            Exception: f"the hub cannot be reached ({_first_line(error)})",
+        }
+        reason = next(reason for kind, reason in reasons.items() if isinstance(error, kind))
+        raise CheckpointError(f"{source.name}: {reason}; {_WAYS_OUT}") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -80,21 +80,26 @@ class SkippedSummary(NamedTuple):
     shape: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True)
-class MappedTensors:
-    """Result of mapping a foreign checkpoint.
+@dataclass(frozen=True, kw_only=True)
+class MappingReport:
+    """What became of the tensors of a foreign checkpoint.
 
     Attributes:
-        weights: Float32 tensors by our names.
-        taken: Origin of each of them.
-        left: Parts that are not taken over.
+        taken: Origin of each tensor that was taken over.
+        left: Parts of the file that were not taken over, with the reasons.
         new: Our tensors that the file does not contain; they keep their random initial values.
     """
 
+    taken: Sequence[Taken]
+    left: Sequence[SkippedSummary]
+    new: Sequence[str]
+
+
+class MappedTensors(NamedTuple):
+    """Float32 tensors of a foreign checkpoint by our names, and where they come from."""
+
     weights: dict[str, Tensor]
-    taken: list[Taken]
-    left: list[SkippedSummary]
-    new: list[str]
+    report: MappingReport
 
 
 def map_tensors(
@@ -137,16 +142,13 @@ def map_tensors(
         source = sources[theirs]
         weights[ours] = _checked(tensors[source], expected[ours], f"{where}: tensor {source}")
         taken.append(Taken(source, ours, tuple(expected[ours].shape)))
-    return MappedTensors(
-        weights=weights,
-        taken=taken,
-        left=[
-            SkippedSummary(sources[name], reason, tuple(tensors[sources[name]].shape))
-            for name, reason in reasons.items()
-            if reason is not None
-        ],
-        new=[ours for ours, theirs in wanted.items() if theirs is None],
-    )
+    skipped = [
+        SkippedSummary(sources[name], reason, tuple(tensors[sources[name]].shape))
+        for name, reason in reasons.items()
+        if reason is not None
+    ]
+    new = [ours for ours, theirs in wanted.items() if theirs is None]
+    return MappedTensors(weights, MappingReport(taken=taken, left=skipped, new=new))
 
 
 def _modern(name: str) -> str:
@@ -256,23 +258,17 @@ def _refusal(message: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConversionReport:
+class ConversionReport(MappingReport):
     """Result of converting a foreign checkpoint.
 
     Attributes:
         source: File that the tensors were read from.
         out: Checkpoint that was written.
-        taken: Origin of each tensor of the new checkpoint.
-        left: Parts that were not taken over, with the reasons.
-        new: Tensors of the new checkpoint that the file does not contain.
         seed: Seed of the random numbers that initialise the new tensors, or None if there are none.
     """
 
     source: Path
     out: Path
-    taken: Sequence[Taken]
-    left: Sequence[SkippedSummary]
-    new: Sequence[str]
     seed: int | None
 
 
@@ -316,8 +312,8 @@ def write_converted(
     return ConversionReport(
         source=source,
         out=out,
-        taken=mapped.taken,
-        left=[*mapped.left, *left],
-        new=mapped.new,
+        taken=mapped.report.taken,
+        left=[*mapped.report.left, *left],
+        new=mapped.report.new,
         seed=seed,
     )

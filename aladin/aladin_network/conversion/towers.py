@@ -28,10 +28,10 @@ from aladin_network.config import (
 )
 from aladin_network.conversion.tensors import refuse_existing
 from aladin_network.encoders.base import ImageEncoder
-from aladin_network.encoders.dual_encoder import is_dual_encoder, takes_any_shape
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder, longest_text
 from aladin_network.encoders.naflex import NaFlexImageEncoder
+from aladin_network.encoders.pretrained import is_dual_encoder, takes_any_shape
 from aladin_network.encoders.vision_tower import VisionTowerEncoder, read_preprocessing
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
@@ -148,7 +148,7 @@ def convert_towers(source: str, out: Path, options: TowersOptions) -> TowersRepo
         text=text,
         zero_shot=shared is not None,
         dim=model.matching.dim,
-        regions=None if tokens is None else tokens - int(pooled or _has_front(image_encoder)),
+        regions=None if tokens is None else tokens - int(image_encoder.has_front),
         max_tokens=text_encoder.config.max_tokens,
     )
 
@@ -226,11 +226,7 @@ def _new(
     """Return the default towers and heads, which need training."""
     starts_with_word = bool(text_encoder.preprocess(["a"]).content[0, 0])
     return {
-        "image_tower": TowerConfig(aggregate="encoder" if _has_front(image_encoder) else "mean"),
+        "image_tower": TowerConfig(aggregate="encoder" if image_encoder.has_front else "mean"),
         "text_tower": TowerConfig(aggregate="mean" if starts_with_word else "encoder"),
         "alignment": AlignmentHeadConfig(dim=options.align_dim),
     }
-
-
-def _has_front(encoder: VisionTowerEncoder) -> bool:
-    return encoder.config.pooled or (isinstance(encoder, HFImageEncoder) and encoder.has_cls)

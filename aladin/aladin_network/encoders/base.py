@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
 from aladin_network.config import ImageEncoderConfig
-from aladin_network.encoders.freezable import Freezable
+from aladin_network.encoders.pixels import CellLayout
 from aladin_network.encoders.readers import Reads
 from aladin_network.errors import ConfigError
 from aladin_network.photos.regions import RegionSet
@@ -158,6 +160,69 @@ class TextEncoder(Protocol):
         ...
 
 
+class Freezable(nn.Module):
+    """Base of the encoders: when frozen, no gradient and evaluation mode always.
+
+    Evaluation mode matters beyond dropout: a converted network may keep placeholders in its
+    batch norms' running statistics.
+
+    Attributes:
+        frozen: Whether the module is frozen.
+        fixed_statistics: Whether the batch norms keep their running statistics, frozen or not.
+    """
+
+    def __init__(self, frozen: bool) -> None:
+        super().__init__()
+        self.frozen = frozen
+        self.fixed_statistics = False
+        self._digested: tuple[object, str] | None = None
+
+    def freeze(self) -> None:
+        """Freeze if configured, once the weights are loaded."""
+        if self.frozen:
+            self.requires_grad_(False)
+            self.eval()
+
+    def train(self, mode: bool = True) -> Freezable:
+        """Switch the mode; a frozen module stays in evaluation mode."""
+        super().train(mode and not self.frozen)
+        if self.fixed_statistics:
+            for module in self.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        return self
+
+    def divide(self, last_layers: int | None) -> None:
+        """Let `forward` go on from the states that enter the last layers, or no longer.
+
+        Args:
+            last_layers: Number of layers that are computed from these states, or None to read
+                photos only. A divided encoder is a `DividedEncoder`, and takes photos as well.
+
+        Raises:
+            ConfigError: If this encoder cannot be divided there.
+        """
+        if last_layers is not None:
+            raise ConfigError("this encoder has no layers below which states can be kept")
+
+    def weights_digest(self) -> str:
+        """Return the sha256 of all weights and buffers, by name.
+
+        It is computed anew only if a tensor has been replaced or raised its version, since training
+        asks for it at every stage and for every data set. Fused optimizers and changes of `data`
+        change a tensor and not its version: call `forget_digest` before and after training.
+        """
+        weights = self.state_dict()
+        present = [(each.data_ptr(), each._version) for each in weights.values()]  # pyright: ignore[reportPrivateUsage]
+        if self._digested is None or self._digested[0] != present:
+            self._digested = present, digest_of(weights)
+        return self._digested[1]
+
+    def forget_digest(self) -> None:
+        """Compute the next digest anew, whether or not a change of the weights can be seen."""
+        self._digested = None
+
+
 class ImageEncoder(Freezable, ABC):
     """Base of the image encoders, which encode photos or their regions.
 
@@ -169,14 +234,18 @@ class ImageEncoder(Freezable, ABC):
         projection: Projection of the source's tower, or None if it has none or there was no source.
         last_layers: Number of layers that are computed from `LayerStates`, or None if the encoder
             is not divided.
+        cells: Layout of a photo's cells, or None for a network that has no graph form.
+        no_graph: Reason why it has none.
     """
 
     reads: ClassVar[Reads]
+    no_graph: ClassVar[str] = "only networks of the encoder hf have one"
     config: ImageEncoderConfig
     dim: int
     num_tokens: int | None
     projection: Projection | None = None
     last_layers: int | None = None
+    cells: CellLayout | None = None
 
     @abstractmethod
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
@@ -223,19 +292,6 @@ class ImageEncoder(Freezable, ABC):
     def forward(self, batch: Any) -> Features:
         """Encode a batch returned by this encoder's `collate`, or `LayerStates` once divided."""
 
-    def divide(self, last_layers: int | None) -> None:
-        """Let `forward` go on from the states that enter the last layers, or no longer.
-
-        Args:
-            last_layers: Number of layers that are computed from these states, or None to read
-                photos only. A divided encoder is a `DividedEncoder`, and takes photos as well.
-
-        Raises:
-            ConfigError: If this encoder cannot be divided there.
-        """
-        if last_layers is not None:
-            raise ConfigError("this encoder has no layers below which states can be kept")
-
     @abstractmethod
     def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
         """Return the box of each content token for a photo of this size.
@@ -248,8 +304,17 @@ class ImageEncoder(Freezable, ABC):
         """
 
 
+def digest_of(tensors: Mapping[str, Tensor]) -> str:
+    """Return the sha256 of tensors, by name."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}:{tuple(tensor.shape)}:{tensor.dtype};".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
 class DividedEncoder(Protocol):
-    """An image encoder after `ImageEncoder.divide`."""
+    """An image encoder after `Freezable.divide`."""
 
     def layer_states(self, batch: Any) -> LayerStates:
         """Return the states of photos, as `collate` returns them, that enter the last layers."""

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from aladin_network.encoders.base import LayerStates
-from aladin_network.encoders.freezable import digest_of
+from aladin_network.encoders.base import LayerStates, digest_of
 from aladin_network.errors import ConfigError
 
 

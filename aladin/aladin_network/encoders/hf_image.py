@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import inspect
 import json
 from collections.abc import Sequence
 from math import isqrt
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.configuration_utils import PretrainedConfig
+from typing_extensions import override
 
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing, dump_changes
 from aladin_network.encoders.base import (
@@ -27,31 +27,14 @@ from aladin_network.encoders.base import (
     with_front,
 )
 from aladin_network.encoders.divided_tower import DividedTower
-from aladin_network.encoders.dual_encoder import build_dual_tower, pool_photos
-from aladin_network.encoders.pixels import Grid, grid_boxes, preprocess_photo
-from aladin_network.encoders.transformers_model import build_tower
+from aladin_network.encoders.pixels import CellLayout, Grid, grid_boxes, preprocess_photo
+from aladin_network.encoders.pretrained import pool
 from aladin_network.encoders.vision_tower import VisionTowerEncoder, pooled_cells
-from aladin_network.errors import ConfigError, InputError
+from aladin_network.errors import ConfigError
 from aladin_network.photos.regions import RegionSet
 
 # More maps than fit into the processor's caches take twice as long each.
 _STATES_AT_A_TIME = 16
-
-
-class _Layout(NamedTuple):
-    """Layout of a network's output.
-
-    Attributes:
-        dim: Width of the states.
-        grid: Grid of the last layer's cells.
-        has_cls: Whether a CLS precedes the cells.
-        covered: Parts of the input's width and height that the cells cover.
-    """
-
-    dim: int
-    grid: Grid
-    has_cls: bool
-    covered: tuple[float, float]
 
 
 class HFImageEncoder(VisionTowerEncoder):
@@ -65,52 +48,44 @@ class HFImageEncoder(VisionTowerEncoder):
     at once. Photos of another size than the network's own take interpolated positions.
     """
 
+    default_preprocessing = ImagePreprocessing()
+    cells: CellLayout
+
     def __init__(
         self,
         config: ImageEncoderConfig,
         text_encoder: TextEncoder | None = None,
         model: nn.Module | None = None,
     ) -> None:
-        """Build from a complete configuration, with random weights unless `model` is given.
+        """Build from a complete configuration; see `VisionTowerEncoder`."""
+        super().__init__(config, text_encoder, model)
+        self._divided: DividedTower | None = None
+        self._options = self._position_options()
+        self.dim, self.grid, self.has_cls, covered = self._probe()
+        self.levels = [(side, side) for side in config.pyramid or ()] or [self.grid]
+        if any(side < 1 or side > min(self.grid) for side in config.pyramid or ()):
+            raise ConfigError(f"image_encoder: pyramid {config.pyramid}, the grid is {self.grid}")
+        self.has_front = self.has_cls or config.pooled
+        regions = sum(rows * columns for rows, columns in self.levels)
+        self.num_tokens = regions + int(self.has_front)
+        self.cells = CellLayout(
+            dim=self.dim, num_tokens=self.num_tokens, grid=self.grid, covered=covered
+        )
 
-        Args:
-            config: `architecture` is set; `preprocessing` defaults to 224 x 224.
-            text_encoder: Text encoder of the network; this encoder shares nothing with it.
-            model: Tower described by `architecture`.
-
-        Raises:
-            ConfigError: If `architecture` is missing or impossible, or does not go with the rest.
-        """
-        super().__init__(config, text_encoder)
+    @staticmethod
+    @override
+    def check(config: ImageEncoderConfig) -> None:
         if config.architecture is None:
             raise ConfigError("image_encoder: give a source or an architecture")
-        self.preprocessing = config.preprocessing or ImagePreprocessing()
-        if self.preprocessing.max_patches is not None:
+        if config.preprocessing is not None and config.preprocessing.max_patches is not None:
             raise ConfigError(
                 'image_encoder: a network for photos of any shape needs name = "naflex"'
             )
         if config.pooled and config.layers:
             raise ConfigError("image_encoder: a pooled vector has no further layers; drop one")
-        self.config = dataclasses.replace(config, preprocessing=self.preprocessing)
-        if model is None:
-            build = build_dual_tower if config.pooled else build_tower
-            model = build(config.architecture)
-        self.model = model
-        self._divided: DividedTower | None = None
-        self._options = self._position_options()
-        self.freeze()
-        self.dim, self.grid, self.has_cls, self.covered = self._probe()
-        self.levels = [(side, side) for side in config.pyramid or ()] or [self.grid]
-        if any(side < 1 or side > min(self.grid) for side in config.pyramid or ()):
-            raise ConfigError(f"image_encoder: pyramid {config.pyramid}, the grid is {self.grid}")
-        self._has_front = self.has_cls or config.pooled
-        regions = sum(rows * columns for rows, columns in self.levels)
-        self.num_tokens = regions + int(self._has_front)
 
     def preprocess(self, photo: Image.Image | RegionSet) -> Float[Tensor, "3 height width"]:
         """Convert an RGB photo to the network's input."""
-        if isinstance(photo, RegionSet):
-            raise InputError("this network reads photos, not regions")
         return torch.from_numpy(preprocess_photo(photo, self.preprocessing))
 
     def collate(self, inputs: Sequence[Tensor]) -> Float[Tensor, "batch 3 height width"]:
@@ -118,7 +93,7 @@ class HFImageEncoder(VisionTowerEncoder):
         return torch.stack(list(inputs))
 
     def divide(self, last_layers: int | None) -> None:
-        """Divide the network; see `ImageEncoder.divide`."""
+        """Divide the network; see `Freezable.divide`."""
         self.last_layers = self._divided = None
         if last_layers is None:
             return
@@ -179,7 +154,7 @@ class HFImageEncoder(VisionTowerEncoder):
     def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
         """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
         size_px = (width_px, height_px)
-        return grid_boxes(size_px, self.preprocessing, self.grid, self.levels, self.covered)
+        return grid_boxes(size_px, self.preprocessing, self.cells, self.levels)
 
     def _division(self) -> DividedTower:
         if self._divided is None:
@@ -198,7 +173,7 @@ class HFImageEncoder(VisionTowerEncoder):
             model, pixels = self._division().enter(batch), batch.values
         output = model(pixel_values=pixels, output_hidden_states=bool(layers), **self._options)
         if self.config.pooled:
-            states, pooled = pool_photos(self.model, output)
+            states, pooled = pool(self.model, output)
             return [states], pooled
         if not layers:
             return [output.last_hidden_state], None
@@ -218,8 +193,8 @@ class HFImageEncoder(VisionTowerEncoder):
         return F.pixel_unshuffle(output, output.shape[2] // self.grid[0])
 
     @torch.no_grad()
-    def _probe(self) -> _Layout:
-        """Determine the output's layout from one blank photo."""
+    def _probe(self) -> tuple[int, Grid, bool, tuple[float, float]]:
+        """Determine width, grid, CLS and covered part of the output from one blank photo."""
         height, width = self.preprocessing.height_px, self.preprocessing.width_px
         was_training = self.model.training
         self.model.eval()  # a blank picture must not enter batch norm statistics
@@ -242,7 +217,7 @@ class HFImageEncoder(VisionTowerEncoder):
                         f"the last one's of {(rows, columns)}"
                     )
             dims = [output.shape[1] * f**2 for output, f in zip(outputs, finer, strict=True)]
-            return _Layout(sum(dims), (rows, columns), False, (1.0, 1.0))
+            return sum(dims), (rows, columns), False, (1.0, 1.0)
         patch_height, patch_width = self._patch_px()
         patches = (height // patch_height, width // patch_width)
         # Patches that were merged on their way, as in Swin: `merged` by `merged` to a token.
@@ -261,7 +236,7 @@ class HFImageEncoder(VisionTowerEncoder):
             raise ConfigError(f"image_encoder: no pooled vector of {dim} numbers, got {found}")
         # An incomplete patch at the right or bottom edge is dropped.
         covered = patches[1] * patch_width / width, patches[0] * patch_height / height
-        return _Layout(dim, grid, has_cls, covered)
+        return dim, grid, has_cls, covered
 
     def _position_options(self) -> dict[str, bool]:
         """Request interpolated positions for photos that do not have the network's own size.

@@ -23,12 +23,12 @@ from aladin_network.encoders.base import (
     concatenate_features,
     with_front,
 )
-from aladin_network.encoders.dual_encoder import (
-    build_dual_tower,
+from aladin_network.encoders.pretrained import (
+    build_tower,
     end_token,
-    load_dual_tower,
+    load_tower,
     padded_length,
-    pool_texts,
+    pool,
 )
 from aladin_network.encoders.tokenization import similar_lengths
 from aladin_network.encoders.tokenized_text import (
@@ -38,9 +38,7 @@ from aladin_network.encoders.tokenized_text import (
 )
 from aladin_network.encoders.transformers_model import (
     LOAD_ERRORS,
-    build_tower,
     load_failure,
-    load_tower,
     loading,
 )
 from aladin_network.errors import CheckpointError, ConfigError
@@ -183,8 +181,7 @@ class HFTextEncoder(TokenizedTextEncoder):
         if config.architecture is None:
             raise ConfigError("text_encoder: give a source or an architecture")
         if model is None:
-            build = build_dual_tower if config.pooled else build_tower
-            model = build(config.architecture)
+            model = build_tower(config.architecture, pooled=config.pooled)
         self.model = model
         self.freeze()
         settings = cast(PretrainedConfig, self.model.config)
@@ -196,12 +193,8 @@ class HFTextEncoder(TokenizedTextEncoder):
         """Load the pretrained weights and the tokenizer that ``config.source`` names."""
         if config.source is None:
             return cls(*random_start(config, tokenizer))
-        source, projection = config.source, None
-        if config.pooled:
-            model, architecture, projection = load_dual_tower(source, "text")
-        else:
-            model, architecture = load_tower(source, "text")
-        loaded = load_tokenizer(source)
+        model, architecture, projection = load_tower(config.source, "text", pooled=config.pooled)
+        loaded = load_tokenizer(config.source)
         config = dataclasses.replace(
             config,
             architecture=architecture,
@@ -242,7 +235,7 @@ class HFTextEncoder(TokenizedTextEncoder):
         attended = batch.mask.long() if self.config.pad_to is None else None
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             output = self.model(input_ids=batch.ids, attention_mask=attended)
-            pooled = pool_texts(self.model, output) if self.config.pooled else None
+            pooled = pool(self.model, output)[1] if self.config.pooled else None
         features = Features(output.last_hidden_state, batch.mask, batch.content)
         if not torch.compiler.is_compiling():  # an exported graph cannot depend on values
             longest = int(batch.mask.sum(dim=1).max())  # no head reads more

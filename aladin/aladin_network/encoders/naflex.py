@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import cast
 
@@ -13,14 +12,14 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers.configuration_utils import PretrainedConfig
+from typing_extensions import override
 
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders.base import Features, PatchBatch, PhotoPatches, TextEncoder, with_front
-from aladin_network.encoders.dual_encoder import build_dual_tower, pool_photos
 from aladin_network.encoders.pixels import patch_grid, pooled_boxes, preprocess_patches
-from aladin_network.encoders.transformers_model import build_tower
+from aladin_network.encoders.pretrained import pool
 from aladin_network.encoders.vision_tower import VisionTowerEncoder, pooled_cells
-from aladin_network.errors import ConfigError, InputError
+from aladin_network.errors import ConfigError
 from aladin_network.photos.regions import RegionSet
 
 # Number of patches of SigLIP 2's last training phase, and its processor's default.
@@ -35,35 +34,18 @@ class NaFlexImageEncoder(VisionTowerEncoder):
     same number of regions.
     """
 
+    default_preprocessing = ImagePreprocessing(max_patches=_MAX_PATCHES)
+    no_graph = "every photo has its own grid of patches, with positions interpolated for it"
+
     def __init__(
         self,
         config: ImageEncoderConfig,
         text_encoder: TextEncoder | None = None,
         model: nn.Module | None = None,
     ) -> None:
-        """Build from a complete configuration, with random weights unless `model` is given.
-
-        Args:
-            config: `architecture` is set; `preprocessing` defaults to 256 patches.
-            text_encoder: Text encoder of the network; this encoder shares nothing with it.
-            model: Tower described by `architecture`.
-
-        Raises:
-            ConfigError: If the architecture is missing or of another kind, or there are layers.
-        """
-        super().__init__(config, text_encoder)
-        if (config.architecture or {}).get("model_type") != "siglip2_vision_model":
-            raise ConfigError("image_encoder: naflex needs the vision tower of a siglip2 network")
-        if config.layers:
-            raise ConfigError("image_encoder: naflex has no layers beside the last one")
-        self.preprocessing = config.preprocessing or ImagePreprocessing(max_patches=_MAX_PATCHES)
-        self.config = dataclasses.replace(config, preprocessing=self.preprocessing)
-        if model is None:
-            build = build_dual_tower if config.pooled else build_tower
-            model = build(cast(dict[str, object], config.architecture))
-        self.model = model
-        self.freeze()
-        settings = cast(PretrainedConfig, model.config)
+        """Build from a complete configuration; see `VisionTowerEncoder`."""
+        super().__init__(config, text_encoder, model)
+        settings = cast(PretrainedConfig, self.model.config)
         self.dim = int(settings.hidden_size)
         self._patch_px = int(settings.patch_size)
         patch_grid(1, 1, self.preprocessing, self._patch_px)
@@ -72,13 +54,20 @@ class NaFlexImageEncoder(VisionTowerEncoder):
             raise ConfigError(
                 f"image_encoder: pyramid {config.pyramid}, expected sides of 1 and up"
             )
+        self.has_front = config.pooled
         regions = sum(rows * columns for rows, columns in self._levels)
         self.num_tokens = regions + int(config.pooled) if self._levels else None
 
+    @staticmethod
+    @override
+    def check(config: ImageEncoderConfig) -> None:
+        if (config.architecture or {}).get("model_type") != "siglip2_vision_model":
+            raise ConfigError("image_encoder: naflex needs the vision tower of a siglip2 network")
+        if config.layers:
+            raise ConfigError("image_encoder: naflex has no layers beside the last one")
+
     def preprocess(self, photo: Image.Image | RegionSet) -> PhotoPatches:
         """Cut an RGB photo into patches."""
-        if isinstance(photo, RegionSet):
-            raise InputError("this network reads photos, not regions")
         values, grid = preprocess_patches(photo, self.preprocessing, self._patch_px)
         return PhotoPatches(torch.from_numpy(values), grid)
 
@@ -99,7 +88,7 @@ class NaFlexImageEncoder(VisionTowerEncoder):
                 pixel_attention_mask=batch.mask.long(),
                 spatial_shapes=batch.grids,
             )
-            states, pooled = pool_photos(self.model, output)
+            states, pooled = pool(self.model, output)
         features = (
             self._on_levels(states, batch)
             if self._levels

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,11 @@ from jaxtyping import Float
 from PIL import Image
 
 from aladin_network.config import ImagePreprocessing
-from aladin_network.errors import ConfigError
+from aladin_network.errors import ConfigError, InputError
+from aladin_network.photos.regions import RegionSet
+
+# Rows and columns of cells.
+Grid = tuple[int, int]
 
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
@@ -33,6 +38,23 @@ _LONGEST_STRIP = 16
 _SMALLEST_SCALE, _LARGEST_SCALE, _SCALE_STEP = 1e-6, 100.0, 1e-5
 
 
+@dataclass(frozen=True, kw_only=True)
+class CellLayout:
+    """What an image encoder makes of a photo of its own size, beside its configuration.
+
+    Attributes:
+        dim: Width of its states.
+        num_tokens: Number of tokens of every photo, or None if it differs from photo to photo.
+        grid: Grid of the last layer's cells.
+        covered: Parts of the input's width and height that the cells cover.
+    """
+
+    dim: int
+    num_tokens: int | None
+    grid: Grid
+    covered: tuple[float, float]
+
+
 class PatchArray(NamedTuple):
     """A photo cut into square patches, row by row.
 
@@ -46,20 +68,17 @@ class PatchArray(NamedTuple):
 
 
 def preprocess_photo(
-    photo: Image.Image, config: ImagePreprocessing
+    photo: Image.Image | RegionSet, config: ImagePreprocessing
 ) -> Float[np.ndarray, "3 height width"]:
     """Resize, crop and normalise an RGB photo, to the numbers of its network's own processor."""
-    return _normalised(_resize_and_crop(photo, config), config)
+    return _normalised(_resize_and_crop(_no_regions(photo), config), config)
 
 
-def preprocess_patches(photo: Image.Image, config: ImagePreprocessing, patch_px: int) -> PatchArray:
-    """Scale an RGB photo to as many patches as `config` allows, and cut it (NaFlex).
-
-    Args:
-        photo: Photo of any shape.
-        config: Preprocessing with `max_patches`.
-        patch_px: Side of a patch in pixels.
-    """
+def preprocess_patches(
+    photo: Image.Image | RegionSet, config: ImagePreprocessing, patch_px: int
+) -> PatchArray:
+    """Scale an RGB photo to as many patches as `config` allows, and cut it (NaFlex)."""
+    photo = _no_regions(photo)
     rows, columns = patch_grid(photo.width, photo.height, config, patch_px)
     size = (columns * patch_px, rows * patch_px)
     if photo.size != size:
@@ -97,6 +116,12 @@ def patch_grid(
         fits = patches(height_px, middle) * patches(width_px, middle) <= config.max_patches
         low, high = (middle, high) if fits else (low, middle)
     return patches(height_px, low), patches(width_px, low)
+
+
+def _no_regions(photo: Image.Image | RegionSet) -> Image.Image:
+    if isinstance(photo, RegionSet):
+        raise InputError("this network reads photos, not regions")
+    return photo
 
 
 def input_window(
@@ -164,28 +189,15 @@ def _kept_px(side: int, resized: int, wanted: int) -> tuple[float, float]:
     return side * start / resized, side * stop / resized
 
 
-# Rows and columns of cells.
-Grid = tuple[int, int]
-
-
 def grid_boxes(
-    size_px: tuple[int, int],
-    config: ImagePreprocessing,
-    grid: Grid,
-    levels: Sequence[Grid],
-    covered: tuple[float, float],
+    size_px: tuple[int, int], config: ImagePreprocessing, cells: CellLayout, levels: Sequence[Grid]
 ) -> Float[np.ndarray, "regions 4"]:
     """Return each region's (x0, y0, x1, y1) in fractions of a photo that was resized and cropped.
 
-    Args:
-        size_px: Width and height of the photo.
-        config: Preprocessing of the photo.
-        grid: Grid of the network's cells.
-        levels: Grids to which the cells are averaged.
-        covered: Parts of the input's width and height that the cells cover.
+    `levels` are the grids to which the cells are averaged.
     """
     x0, y0, x1, y1 = input_window(*size_px, config)
-    boxes = pooled_boxes(grid, levels) * np.array([*covered] * 2, dtype=np.float32)
+    boxes = pooled_boxes(cells.grid, levels) * np.array([*cells.covered] * 2, dtype=np.float32)
     size = np.array([x1 - x0, y1 - y0] * 2, dtype=np.float32)
     return boxes * size + np.array([x0, y0] * 2, dtype=np.float32)
 

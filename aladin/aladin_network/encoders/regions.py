@@ -76,6 +76,7 @@ class RegionsImageEncoder(ImageEncoder):
     """
 
     reads: ClassVar[Reads] = "regions"
+    no_graph = "its regions come from a detector, which torch computes"
 
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
         """Build with random weights of the regions' embedding.

@@ -15,8 +15,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.encoders.base import Features, Projection, TextBatch
-from aladin_network.encoders.freezable import Freezable
+from aladin_network.encoders.base import Features, Freezable, Projection, TextBatch
 from aladin_network.encoders.tokenization import Tokenization
 from aladin_network.errors import ConfigError
 

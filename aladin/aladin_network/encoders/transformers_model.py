@@ -20,20 +20,18 @@ from typing import Any, cast
 import torch
 import transformers
 from torch import nn
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedModel
+from transformers import MODEL_MAPPING, AutoConfig, PreTrainedModel
 from transformers.configuration_utils import PretrainedConfig
 from transformers.utils import logging
 
 from aladin_network.errors import AladinError, CheckpointError, ConfigError
-from aladin_network.hub.limits import check_model_folder, most_parameters, stored_shapes
-from aladin_network.hub.messages import missing_folder, one_hub_warning
+from aladin_network.sources.hub_messages import missing_folder, one_hub_warning
+from aladin_network.sources.limits import check_model_folder, most_parameters, stored_shapes
 
 # Errors of the library if a model is missing, cannot be read, or needs another package.
 LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
 
 _MOST_CHARS = 300
-# A pair of any two towers; the weights in its files have other names than in the towers.
-_PAIR = "vision-text-dual-encoder"
 
 
 def load_failure(error: Exception) -> str:
@@ -62,49 +60,13 @@ def load_failure(error: Exception) -> str:
     return text
 
 
-def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
-    """Load a pretrained tower in float32.
-
-    Args:
-        source: Local folder or hub name.
-        part: "vision" or "text"; picks the tower of a dual encoder such as CLIP or SigLIP.
-
-    Returns:
-        The module, and the configuration that `build_tower` needs to build it again.
-
-    Raises:
-        CheckpointError: If there is no such model, or it cannot be read.
-    """
-    with loading(source, f"load a {part} encoder"):
-        whole = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        config = _part_of(whole, part)
-        if whole.model_type == _PAIR:
-            pair = read_weights(AutoModel, source, whole)
-            model = cast(nn.Module, getattr(pair, f"{part}_model"))
-        else:
-            model = read_weights(_model_class(config), source, config, unused=("pooler.",))
-    return without_pooler(model), plain_config(config)
-
-
-def build_tower(architecture: dict[str, Any]) -> nn.Module:
-    """Build a tower with random weights.
-
-    Args:
-        architecture: Transformers configuration as plain data; ``model_type`` names the class.
-
-    Raises:
-        ConfigError: If ``model_type`` is unknown, or its configuration is impossible.
-    """
-    return without_pooler(build_model(architecture))
-
-
 def build_model(architecture: dict[str, Any]) -> PreTrainedModel:
-    """Build a network with random weights, including its pooler; see `build_tower`."""
+    """Build a network with random weights, including its pooler, from plain data."""
     values = dict(architecture)
     try:
         with quiet():
             config = AutoConfig.for_model(values.pop("model_type"), **values)
-            return _model_class(config)(config).float()
+            return model_class(config)(config).float()
     except Exception as error:  # values that it does not expect may raise anything
         raise ConfigError(f"encoder architecture: {load_failure(error)}") from error
 
@@ -230,7 +192,7 @@ def without_pooler(model: nn.Module) -> nn.Module:
     return model
 
 
-def _model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
+def model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
     """Find the bare network of a configuration; `AutoModel` lacks a few, e.g. of SigLIP."""
     if type(config) in MODEL_MAPPING:
         return cast(type[PreTrainedModel], MODEL_MAPPING[type(config)])
@@ -238,10 +200,6 @@ def _model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
     if not hasattr(transformers, name):
         raise ValueError(f"the transformers library has no network for {type(config).__name__}")
     return getattr(transformers, name)
-
-
-def _part_of(config: PretrainedConfig, part: str) -> PretrainedConfig:
-    return cast(PretrainedConfig, getattr(config, f"{part}_config", config))
 
 
 def load_network(auto_class: Any, source: str, revision: str | None, device: str) -> Any:

@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders.base import ImageEncoder, Reads, TextEncoder
-from aladin_network.encoders.dual_encoder import load_dual_tower
 from aladin_network.encoders.pixels import Grid
-from aladin_network.encoders.transformers_model import load_tower, loading
+from aladin_network.encoders.pretrained import build_tower, load_tower
+from aladin_network.encoders.transformers_model import loading
 from aladin_network.errors import ConfigError
 
 
@@ -68,45 +68,54 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
 
 
 class VisionTowerEncoder(ImageEncoder):
-    """Base of the image encoders that read photos; its source is one tower or a pair."""
+    """Base of the image encoders that read photos; its source is one tower or a pair.
+
+    Attributes:
+        preprocessing: Conversion of photos; the class's `default_preprocessing` if not configured.
+        model: Tower that the configuration's `architecture` describes.
+        has_front: Whether element 0 is the tower's CLS or pooled vector, and no region; set by the
+            subclass.
+    """
 
     reads: ClassVar[Reads] = "photo"
+    default_preprocessing: ClassVar[ImagePreprocessing]
+    has_front: bool
 
-    @abstractmethod
     def __init__(
         self,
         config: ImageEncoderConfig,
         text_encoder: TextEncoder | None = None,
         model: nn.Module | None = None,
     ) -> None:
-        """Build from a complete configuration, with random weights unless `model` is given.
-
-        Args:
-            config: `architecture` is set.
-            text_encoder: Text encoder of the network; this encoder shares nothing with it.
-            model: Tower described by `architecture`.
-
-        Raises:
-            ConfigError: If `architecture` is missing or impossible, or does not go with the rest.
-        """
+        """Build from a complete configuration, with random weights unless `model` is given."""
         super().__init__(config, text_encoder)
+        self.preprocessing = config.preprocessing or self.default_preprocessing
+        self.config = dataclasses.replace(config, preprocessing=self.preprocessing)
+        self.check(self.config)
+        if model is None:
+            model = build_tower(config.architecture or {}, pooled=config.pooled)
+        self.model = model
+        self.freeze()
+
+    @staticmethod
+    @abstractmethod
+    def check(config: ImageEncoderConfig) -> None:
+        """Refuse an architecture that is missing, impossible or does not go with the rest."""
 
     @classmethod
     def from_source(
         cls, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None
     ) -> VisionTowerEncoder:
-        """Load the pretrained weights that ``config.source`` names."""
         if config.source is None:
             return cls(config, text_encoder)
-        projection = None
-        if config.pooled:
-            model, architecture, projection = load_dual_tower(config.source, "vision")
-        else:
-            model, architecture = load_tower(config.source, "vision")
-        preprocessing = config.preprocessing or read_preprocessing(config.source)
-        config = dataclasses.replace(config, architecture=architecture, preprocessing=preprocessing)
-        encoder = cls(config, text_encoder, model)
-        encoder.projection = projection
+        tower = load_tower(config.source, "vision", pooled=config.pooled)
+        config = dataclasses.replace(
+            config,
+            architecture=tower.architecture,
+            preprocessing=config.preprocessing or read_preprocessing(config.source),
+        )
+        encoder = cls(config, text_encoder, tower.model)
+        encoder.projection = tower.projection
         return encoder
 
 

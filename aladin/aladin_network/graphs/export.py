@@ -21,7 +21,7 @@ from torch.export import Dim
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.encoders.base import ImageBatch, TextBatch
-from aladin_network.encoders.hf_image import HFImageEncoder
+from aladin_network.encoders.pixels import CellLayout
 from aladin_network.errors import AladinError, CheckpointError, ConfigError, missing_package
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
@@ -30,7 +30,6 @@ from aladin_network.graphs.files import (
     PIXELS,
     SCHEMA_VERSION,
     GraphManifest,
-    ImageFacts,
     describe_graphs,
     read_graphs,
     write_manifest,
@@ -48,11 +47,6 @@ TOLERANCE = 1e-4
 
 _EXPORTERS = ("onnx", "onnxscript")
 _PACKAGES = (*_EXPORTERS, ONNX_RUNTIME)
-# Why networks of these image encoders have no graphs.
-_WITHOUT_GRAPHS = {
-    "naflex": "every photo has its own grid of patches, with positions interpolated for it",
-    "regions": "its regions come from a detector, which torch computes",
-}
 # Of different lengths, and padded; any tokenizer finds words in them.
 _TEXTS = ("a dog", "two dogs run on green grass after a red ball", "a man rides a motorcycle")
 
@@ -116,7 +110,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
         raise ConfigError(missing_package("the export of graphs", missing[0], "cpu"))
     loaded = load_checkpoint(checkpoint)
     model = loaded.model
-    facts = _image_facts(model)
+    cells = _cells_of(model)
     with atomic_folder(checkpoint / GRAPHS) as partial:
         for modality, samples in _samples(model).items():
             path = partial / f"{modality}.onnx"
@@ -126,30 +120,24 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
             graph = Graph(path, torch.get_num_threads())
             for sample, encoding in zip(samples, expected, strict=True):
                 _compare(modality, graph.run(_named_inputs(sample)), encoding)
-        manifest = _manifest(loaded, facts, partial)
+        manifest = _manifest(loaded, cells, partial)
         write_manifest(partial, manifest)
     return manifest
 
 
-def _image_facts(model: AladinModel) -> ImageFacts:
+def _cells_of(model: AladinModel) -> CellLayout:
     encoder = model.image.encoder
-    if not isinstance(encoder, HFImageEncoder):
-        name = encoder.config.name
-        reason = _WITHOUT_GRAPHS.get(name, "only networks of the encoder hf have one")
+    if encoder.cells is None:
+        name, reason = encoder.config.name, encoder.no_graph
         raise ConfigError(f"a network of the image encoder {name} has no graph form: {reason}")
-    return ImageFacts(
-        dim=encoder.dim,
-        num_tokens=encoder.num_tokens,
-        grid=encoder.grid,
-        covered=encoder.covered,
-    )
+    return encoder.cells
 
 
-def _manifest(loaded: Checkpoint[AladinModel], facts: ImageFacts, folder: Path) -> GraphManifest:
+def _manifest(loaded: Checkpoint[AladinModel], cells: CellLayout, folder: Path) -> GraphManifest:
     return GraphManifest(
         schema_version=SCHEMA_VERSION,
         model_id=loaded.model_id,
-        image=facts,
+        image=cells,
         text_dim=loaded.model.text.encoder.dim,
         versions={name: version(name) for name in ("torch", *_EXPORTERS)},
         files=describe_graphs(folder),
@@ -246,7 +234,9 @@ def _compare(modality: Modality, found: Sequence[NDArray[Any]], expected: Encode
     embedding, tokens, mask = (torch.from_numpy(np.array(each)) for each in found)
     real = mask[:, : expected.mask.shape[1]]
     if not torch.equal(real, expected.mask) or int(mask.sum()) != int(real.sum()):
-        raise ConfigError(f"the graph of the {modality} tower masks other tokens")
+        raise ConfigError(
+            f"the exported {modality} graph and torch disagree on which tokens are masked"
+        )
     pairs = (
         (embedding, expected.embedding),
         (tokens[:, : expected.mask.shape[1]][real], expected.tokens[real]),

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_network.encoders.pixels import CellLayout
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import (
     FileEntry,
@@ -29,7 +30,7 @@ from aladin_network.files import (
     sha256_of,
     write_json,
 )
-from aladin_network.hub.limits import check_model_folder
+from aladin_network.sources.limits import check_model_folder
 from aladin_network.types import Modality
 
 GRAPHS = "onnx"
@@ -43,30 +44,13 @@ _AGAIN = "export it again with `aladin export onnx`"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageFacts:
-    """What is known of an image encoder beside its configuration.
-
-    Attributes:
-        dim: Width of its states.
-        num_tokens: Number of tokens of every photo, or None if it differs from photo to photo.
-        grid: Rows and columns of its cells.
-        covered: Parts of the input's width and height that the cells cover.
-    """
-
-    dim: int
-    num_tokens: int | None
-    grid: tuple[int, int]
-    covered: tuple[float, float]
-
-
-@dataclass(frozen=True, kw_only=True)
 class GraphManifest:
     """Content of manifest.json.
 
     Attributes:
         schema_version: Version of this format.
         model_id: SHA-256 of the weights that the graphs were exported from.
-        image: The image encoder.
+        image: Cells of the image encoder.
         text_dim: Width of the text encoder's states.
         versions: Versions of the packages that exported the graphs.
         files: The other files by name.
@@ -76,7 +60,7 @@ class GraphManifest:
 
     schema_version: int
     model_id: str
-    image: ImageFacts
+    image: CellLayout
     text_dim: int
     versions: dict[str, str]
     files: dict[str, FileEntry]

@@ -11,7 +11,6 @@ from typing import cast, get_args
 
 from aladin_network.checkpoint_files import (
     Checkpoint,
-    as_checkpoint,
     read_config,
     read_model_id,
     read_tokenizer,
@@ -118,4 +117,4 @@ def load_graphs(folder: Path) -> Checkpoint[GraphNetwork]:
     if manifest is None:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
     model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), GraphSource(folder))
-    return as_checkpoint(config, model, model_id)
+    return Checkpoint(model, config, model_id)

@@ -13,11 +13,11 @@ from PIL import Image
 from tokenizers import Tokenizer
 
 from aladin_network.config import ImageEncoderConfig, ModelConfig
-from aladin_network.encoders.pixels import grid_boxes, preprocess_photo
+from aladin_network.encoders.pixels import CellLayout, grid_boxes, preprocess_photo
 from aladin_network.encoders.readers import Reads, TokenizedTexts
 from aladin_network.encoders.tokenization import Tokenization
-from aladin_network.errors import CheckpointError, InputError
-from aladin_network.graphs.files import PIXELS, GraphManifest, ImageFacts
+from aladin_network.errors import CheckpointError
+from aladin_network.graphs.files import PIXELS, GraphManifest
 from aladin_network.graphs.onnx_runtime import GraphSource
 from aladin_network.graphs.threads import compute_threads
 from aladin_network.inference import PHOTOS_AT_A_TIME, Network
@@ -39,28 +39,18 @@ class GraphPhotoReader:
 
     reads: ClassVar[Reads] = "photo"
 
-    def __init__(self, config: ImageEncoderConfig, facts: ImageFacts) -> None:
-        """Build from a complete configuration.
-
-        Args:
-            config: Configuration of a checkpoint.
-            facts: Facts from the export.
-
-        Raises:
-            CheckpointError: If the configuration has no preprocessing.
-        """
+    def __init__(self, config: ImageEncoderConfig, cells: CellLayout) -> None:
+        """Build from the complete configuration of a checkpoint."""
         if config.preprocessing is None:
             raise CheckpointError("image_encoder: expected preprocessing, got none")
         self.config = config
-        self.dim = facts.dim
-        self.num_tokens: int | None = facts.num_tokens
-        self._preprocessing, self._facts = config.preprocessing, facts
-        self._levels = [(side, side) for side in config.pyramid or ()] or [facts.grid]
+        self.dim = cells.dim
+        self.num_tokens: int | None = cells.num_tokens
+        self._preprocessing, self._cells = config.preprocessing, cells
+        self._levels = [(side, side) for side in config.pyramid or ()] or [cells.grid]
 
     def preprocess(self, photo: Image.Image | RegionSet) -> Float[np.ndarray, "3 height width"]:
         """Convert an RGB photo to the network's input."""
-        if isinstance(photo, RegionSet):
-            raise InputError("this network reads photos, not regions")
         return preprocess_photo(photo, self._preprocessing)
 
     def collate(self, inputs: Sequence[NDArray[Any]]) -> Float[np.ndarray, "batch 3 height width"]:
@@ -69,8 +59,8 @@ class GraphPhotoReader:
 
     def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
         """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
-        grid, covered = self._facts.grid, self._facts.covered
-        return grid_boxes((width_px, height_px), self._preprocessing, grid, self._levels, covered)
+        size_px = (width_px, height_px)
+        return grid_boxes(size_px, self._preprocessing, self._cells, self._levels)
 
 
 @dataclass(frozen=True)

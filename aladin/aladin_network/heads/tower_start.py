@@ -1,12 +1,13 @@
 """Heads that start as the projections of pretrained dual encoders.
 
 A matching head that starts so reproduces the dual encoder's similarity without training. The
-projections are read by `aladin_network.encoders.dual_encoder`.
+projections are read by `aladin_network.encoders.pretrained`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -47,39 +48,45 @@ def fit_to_towers(
         ConfigError: If a head is to be initialised from towers that do not allow it or do not
             belong together.
     """
-    heads = [
-        name
-        for name, start in (
-            ("matching", config.matching.start),
-            ("alignment", config.alignment.start),
-        )
-        if start == "towers"
-    ]
+    matching, alignment = config.matching, config.alignment
+    starts = {"matching": matching.start, "alignment": alignment.start}
+    heads = [name for name, start in starts.items() if start == "towers"]
     if not heads:
         return config, None
     where = f'{" and ".join(heads)}: start = "towers"'
     if image is None or text is None:
         raise ConfigError(f"{where} needs pretrained dual encoders as sources, with pooled = true")
-    projections = TowerProjections(image, text)
-    if text.weight.shape[0] != projections.dim:
-        sizes = f"{projections.dim} and {text.weight.shape[0]}"
-        raise ConfigError(
-            f"{where}: the towers' projections end in {sizes} numbers, not in one space"
-        )
-    if not (_bare(config.image_tower) and _bare(config.text_tower)):
-        raise ConfigError(f'{where} needs towers with trunk = "null" and aggregate = "encoder"')
+    dim, other = image.weight.shape[0], text.weight.shape[0]
+    for holds, fault in (
+        (
+            other == dim,
+            f": the towers' projections end in {dim} and {other} numbers, not in one space",
+        ),
+        (
+            _bare(config.image_tower) and _bare(config.text_tower),
+            ' needs towers with trunk = "null" and aggregate = "encoder"',
+        ),
+        *_faults_of_heads(config, dim),
+    ):
+        if not holds:
+            raise ConfigError(f"{where}{fault}")
+    if "matching" in heads:
+        matching = dataclasses.replace(matching, dim=dim)
+    if "alignment" in heads:
+        alignment = dataclasses.replace(alignment, dim=alignment.dim or dim)
+    fitted = dataclasses.replace(config, matching=matching, alignment=alignment)
+    return fitted, TowerProjections(image, text)
+
+
+def _faults_of_heads(config: ModelConfig, dim: int) -> Iterator[tuple[bool, str]]:
+    """Yield what must hold for heads that start as projections to `dim` numbers, and the fault."""
     matching, alignment = config.matching, config.alignment
     if matching.start == "towers":
-        if matching.layers or matching.pooling != ("first",):
-            raise ConfigError(f'{where}: give the matching head layers = 0 and pooling = ["first"]')
-        if matching.dim not in (None, projections.dim):
-            raise ConfigError(f"{where}: matching.dim is {matching.dim}, not {projections.dim}")
-        matching = dataclasses.replace(matching, dim=projections.dim)
+        pools_first = not matching.layers and matching.pooling == ("first",)
+        yield pools_first, ': give the matching head layers = 0 and pooling = ["first"]'
+        yield matching.dim in (None, dim), f": matching.dim is {matching.dim}, not {dim}"
     if alignment.start == "towers":
-        if alignment.dim is not None and alignment.dim > projections.dim:
-            raise ConfigError(f"{where}: alignment.dim is {alignment.dim}, over {projections.dim}")
-        alignment = dataclasses.replace(alignment, dim=alignment.dim or projections.dim)
-    return dataclasses.replace(config, matching=matching, alignment=alignment), projections
+        yield (alignment.dim or 0) <= dim, f": alignment.dim is {alignment.dim}, over {dim}"
 
 
 @torch.no_grad()

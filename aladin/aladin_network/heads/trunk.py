@@ -9,8 +9,7 @@ from torch.nn import functional as F
 
 from aladin_network.config import TrunkConfig
 from aladin_network.encoders.base import Features
-from aladin_network.heads.layers import ChannelDropout, TokenDropout, TransformerStack
-from aladin_network.heads.layout import layout_of
+from aladin_network.heads.layers import ChannelDropout, TokenDropout, TransformerStack, layout_of
 
 
 class UnitLength(nn.Module):

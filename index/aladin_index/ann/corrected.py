@@ -15,13 +15,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_network.errors import CheckpointError, IndexCorruptError
-from aladin_network.scoring.correction import (
+from aladin_network.scoring.encoding import TokenRows
+from aladin_network.scoring.hub_correction import (
     CORRECTION,
     EncodedItems,
     HubCorrection,
     load_correction,
 )
-from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Target
 
 

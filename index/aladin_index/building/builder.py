@@ -47,7 +47,7 @@ from aladin_network.errors import ConfigError, IndexNotReadyError, InputError, b
 from aladin_network.files import removed_if_refused
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import Network
-from aladin_network.scoring.correction import HubCorrection
+from aladin_network.scoring.hub_correction import HubCorrection
 from aladin_network.types import NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}

@@ -26,7 +26,7 @@ from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, IndexMismatchError, InputError
 from aladin_network.files import write_json
-from aladin_network.scoring.correction import HubCorrection
+from aladin_network.scoring.hub_correction import HubCorrection
 from aladin_network.types import Target
 
 _PLAN = "plan.json"

@@ -34,8 +34,8 @@ from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import TokenStore, feedback_from, read_centroids
 from aladin_network.errors import IndexMismatchError, InputError, NoSuchTargetError
-from aladin_network.scoring.correction import HubCorrection
-from aladin_network.scoring.token_rows import TokenRows
+from aladin_network.scoring.encoding import TokenRows
+from aladin_network.scoring.hub_correction import HubCorrection
 from aladin_network.types import TARGETS, Target
 
 _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"

@@ -14,8 +14,8 @@ from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config
 from aladin_network.errors import IndexCorruptError
 from aladin_network.files import FileEntry, write_json
-from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.scoring.fusion import Fusion
+from aladin_network.scoring.hub_correction import CorrectionConstants
 from aladin_network.types import TARGETS, Target, TokenDtype
 
 SCHEMA_VERSION = 1

@@ -26,8 +26,8 @@ from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
 from aladin_network.calibration.calibration import Calibration, hash_photo
-from aladin_network.scoring.correction import HubCorrection
-from aladin_network.scoring.token_rows import TokenRows
+from aladin_network.scoring.encoding import TokenRows
+from aladin_network.scoring.hub_correction import HubCorrection
 from aladin_network.types import Progress, Target
 
 # Items in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.

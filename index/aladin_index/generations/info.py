@@ -21,7 +21,7 @@ from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.heads.trained import read_alignment_trained, read_untrained
-from aladin_network.scoring.correction import CorrectionConstants
+from aladin_network.scoring.hub_correction import CorrectionConstants
 from aladin_network.types import Target
 
 

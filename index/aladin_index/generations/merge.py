@@ -33,7 +33,7 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexMismatchError, InputError, brief
-from aladin_network.scoring.correction import CORRECTION, HubCorrection
+from aladin_network.scoring.hub_correction import CORRECTION, HubCorrection
 from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 _IDS_AT_A_TIME = 1000

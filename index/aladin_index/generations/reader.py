@@ -46,7 +46,7 @@ from aladin_network.errors import (
     NoSuchTargetError,
 )
 from aladin_network.graphs.loading import load_for_inference
-from aladin_network.scoring.correction import HubCorrection
+from aladin_network.scoring.hub_correction import HubCorrection
 from aladin_network.types import Target
 
 

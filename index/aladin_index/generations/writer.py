@@ -64,7 +64,7 @@ from aladin_network.files import (
     sync,
     write_json,
 )
-from aladin_network.scoring.correction import CORRECTION, HubCorrection
+from aladin_network.scoring.hub_correction import CORRECTION, HubCorrection
 from aladin_network.types import NullProgress, Progress, Target
 
 # Entered when the new generation is in place but not yet live, left when it is live.

@@ -15,8 +15,8 @@ from aladin_network.calibration.fit import AskedQuery, candidates_kept
 from aladin_network.calibration.judging import CandidateScores
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.correction import EncodedItems, HubCorrection
-from aladin_network.scoring.correction_fit import TARGET_OF, corrected
+from aladin_network.scoring.hub_correction import EncodedItems, HubCorrection
+from aladin_network.scoring.hub_correction_fit import TARGET_OF, corrected
 from aladin_network.scoring.scores import EncodedBatch, alignment_scores, matching_scores
 from aladin_network.types import Direction, Modality, Progress
 from aladin_service.measure.query_texts import RightAnswers, TextQueries

@@ -31,8 +31,8 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.correction import HubCorrection, read_correction
-from aladin_network.scoring.correction_fit import TARGET_OF
+from aladin_network.scoring.hub_correction import HubCorrection, read_correction
+from aladin_network.scoring.hub_correction_fit import TARGET_OF
 from aladin_network.types import Direction, Progress, Target
 from aladin_service.measure.asked_queries import (
     AskedCollection,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from aladin_network.calibration.fitted_files import store_correction
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.scoring.correction import CorrectionConstants
-from aladin_network.scoring.correction_fit import corrected_ranks
+from aladin_network.scoring.hub_correction import CorrectionConstants
+from aladin_network.scoring.hub_correction_fit import corrected_ranks
 from aladin_network.scoring.metrics import RetrievalMetrics, summarize
 from aladin_network.types import Progress
 from aladin_training.correction import CorrectionRecords, correction_records, fit_to_records

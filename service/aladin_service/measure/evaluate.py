@@ -22,7 +22,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.scoring.bootstrap import Interval, paired_bootstrap
-from aladin_network.scoring.correction import read_correction
+from aladin_network.scoring.hub_correction import read_correction
 from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.scoring.separation import RankSummary, summarize_cross_ranks
 from aladin_network.types import Progress

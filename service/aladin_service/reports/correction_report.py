@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aladin_network.scoring.correction import CorrectionConstants, NearestMean
+from aladin_network.scoring.hub_correction import CorrectionConstants, NearestMean
 from aladin_network.types import DIRECTIONS
 
 if TYPE_CHECKING:

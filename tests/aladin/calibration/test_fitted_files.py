@@ -21,7 +21,8 @@ from aladin_network.calibration.fitted_files import (
 )
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import CheckpointError
-from aladin_network.scoring.correction import (
+from aladin_network.scoring.encoding import TokenRows
+from aladin_network.scoring.hub_correction import (
     CORRECTION,
     CorrectionConstants,
     DirectionCorrection,
@@ -29,7 +30,6 @@ from aladin_network.scoring.correction import (
     HubCorrection,
     NearestMean,
 )
-from aladin_network.scoring.token_rows import TokenRows
 
 
 @pytest.fixture

@@ -314,7 +314,7 @@ def named(
             map_tensors(changed, ours, renames, left, "file")
         return str(caught.value)
 
-    taken = {each.source for each in map_tensors(tensors, ours, renames, left, "file").taken}
+    taken = {each.source for each in map_tensors(tensors, ours, renames, left, "file").report.taken}
     for name, value in tensors.items():
         if re.search(r"layers?\.0\.", name):
             continue  # the last layer stands for all

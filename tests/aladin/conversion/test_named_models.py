@@ -19,7 +19,7 @@ from aladin_network.checkpoint_files import CHECKPOINT_FILES, read_model_id
 from aladin_network.conversion.named_models import named_model
 from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder
-from aladin_network.scoring.correction import CORRECTION
+from aladin_network.scoring.hub_correction import CORRECTION
 from tests.tensors import encode_texts
 
 HUB_NAME = "someone/small-clip"

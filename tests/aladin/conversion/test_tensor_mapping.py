@@ -41,11 +41,11 @@ def test_every_tensor_is_taken_left_or_new() -> None:
         "body.1.weight": "net.layer1.weight",
         "norm.weight": "net.LayerNorm.weight",
     }
-    assert {each.target: each.source for each in result.taken} == expected
+    assert {each.target: each.source for each in result.report.taken} == expected
     for target, source in expected.items():
         assert torch.equal(result.weights[target], theirs()[source])
-    assert result.left == [("net.pooler.weight", "nothing reads it", (2, 2))]
-    assert result.new == ["head"]
+    assert result.report.left == [("net.pooler.weight", "nothing reads it", (2, 2))]
+    assert result.report.new == ["head"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_of_many_missing_tensors_some_are_named() -> None:
 def test_old_names_of_layer_norms_are_understood() -> None:
     result = mapped(net__LayerNorm__weight=None, net__LayerNorm__gamma=torch.full((3,), 2.0))
     assert torch.equal(result.weights["norm.weight"], torch.full((3,), 2.0))
-    assert ("net.LayerNorm.gamma", "norm.weight", (3,)) in result.taken
+    assert ("net.LayerNorm.gamma", "norm.weight", (3,)) in result.report.taken
 
 
 def test_half_precision_becomes_float32() -> None:

@@ -11,9 +11,9 @@ import pytest
 from transformers import AutoModelForImageClassification
 
 from aladin_network.detectors.objects import ObjectDetector, ObjectOptions
-from aladin_network.encoders.dual_encoder import load_dual_tower
 from aladin_network.encoders.hf_text import load_tokenizer
-from aladin_network.encoders.transformers_model import load_network, load_tower
+from aladin_network.encoders.pretrained import load_tower
+from aladin_network.encoders.transformers_model import load_network
 from aladin_network.encoders.vision_tower import read_preprocessing
 from aladin_network.errors import CheckpointError
 
@@ -49,7 +49,7 @@ AUTO_MAP = {
 LOADERS: dict[str, Callable[[str], object]] = {
     "photo tower": lambda source: load_tower(source, "vision"),
     "text tower": lambda source: load_tower(source, "text"),
-    "dual encoder": lambda source: load_dual_tower(source, "text"),
+    "dual encoder": lambda source: load_tower(source, "text", pooled=True),
     "tokenizer": load_tokenizer,
     "preprocessing": read_preprocessing,
     "object detector": lambda source: ObjectDetector.from_source(source, ObjectOptions(), "cpu"),

@@ -9,11 +9,13 @@ from torch import nn
 from aladin_network.errors import ConfigError
 from aladin_network.heads.layers import (
     ChannelDropout,
+    Packed,
+    Padded,
     TokenDropout,
     TransformerLayer,
     TransformerStack,
+    layout_of,
 )
-from aladin_network.heads.layout import Packed, Padded, layout_of
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -30,8 +30,8 @@ from aladin_index.settings import BuildSettings
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile
-from aladin_network.scoring.correction import CORRECTION, EncodedItems, HubCorrection
 from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.hub_correction import CORRECTION, EncodedItems, HubCorrection
 from aladin_network.types import Target
 from tests.index.corrections import FUSION, QUERIES, correction_of
 

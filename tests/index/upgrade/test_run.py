@@ -49,7 +49,7 @@ from aladin_network.errors import (
     IndexNotReadyError,
     InputError,
 )
-from aladin_network.scoring.correction import CORRECTION
+from aladin_network.scoring.hub_correction import CORRECTION
 from tests.index.conftest import SMALL
 from tests.index.corrections import correction_of
 from tests.index.upgrade.conftest import SETTINGS, Begin

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from aladin_index.generations.reader import open_index
 from aladin_network.calibration.calibration import CALIBRATION
 from aladin_network.checkpoint_files import read_model_id
-from aladin_network.scoring.correction import CORRECTION, read_correction
+from aladin_network.scoring.hub_correction import CORRECTION, read_correction
 from aladin_service.cli import app
 
 WORDS = ("red", "dog", "man", "street", "star", "grass", "blue", "circle")

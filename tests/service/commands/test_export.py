@@ -17,7 +17,7 @@ from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.graphs import export
 from aladin_network.model import AladinModel
-from aladin_network.scoring.correction import CORRECTION
+from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_service.cli import app
 from tests.index.corrections import correction_of
 from tests.service.conftest import make_photo

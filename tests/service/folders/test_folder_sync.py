@@ -34,8 +34,8 @@ from aladin_index.sync.plan import MissingPhotosError
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
-from aladin_network.scoring.correction import CORRECTION
 from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_service.cli import app
 from aladin_service.folders import folder_sync as folder_sync_module
 from aladin_service.folders.folder_sync import FolderSettings, FolderSync

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from aladin_network.config import TowerConfig, TrunkConfig
-from aladin_network.encoders.freezable import digest_of
+from aladin_network.encoders.base import digest_of
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_training.adapters.parts import (

@@ -11,7 +11,7 @@ import pytest
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError
-from aladin_network.scoring.correction import CORRECTION
+from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_network.types import NullProgress
 from aladin_training.comparison.compare import compare, perform_all
 from aladin_training.comparison.evaluate import check_queries

@@ -41,7 +41,7 @@ class CountedTeacher:
 @pytest.fixture
 def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
     loaded = load_checkpoint(tiny_checkpoint)
-    return Checkpoint(loaded.model, FUSION, loaded.provenance, loaded.model_id)
+    return dataclasses.replace(loaded, config=dataclasses.replace(loaded.config, fusion=FUSION))
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from torch import nn
 
-from aladin_network.encoders.base import ImageEncoder
-from aladin_network.encoders.freezable import Freezable
+from aladin_network.encoders.base import Freezable
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_training.adapters.layers import fine_tuned_names, lr_factors
@@ -58,7 +57,7 @@ def check_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]
             else:
                 fine_tuned_names(encoder, config)
             if config.cached:
-                _divide(encoder, config.layers)
+                encoder.divide(config.layers)
             if config.checkpointing:
                 _checkpointed(encoder)
         except ConfigError as error:
@@ -82,7 +81,7 @@ def start_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]
         encoder.frozen = False
         encoder.fixed_statistics = True
         if config.cached:
-            _divide(encoder, config.layers)
+            encoder.divide(config.layers)
         if config.checkpointing:
             _checkpointed(encoder).activation_checkpointing_enable(
                 activation_checkpointing_kwargs={"use_reentrant": False}
@@ -118,7 +117,7 @@ def end_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) 
             _checkpointed(encoder).activation_checkpointing_disable()
         encoder.fixed_statistics = False
         if config.cached:
-            _divide(encoder, None)
+            encoder.divide(None)
         encoder.frozen = getattr(model.config, part).frozen
         encoder.requires_grad_(True)
     for part in tune:  # after all are restored: one encoder may share the weights of the other
@@ -130,13 +129,6 @@ def _forget_digests(model: AladinModel) -> None:
     """Forget the digests of both encoders, of which one may share the weights of the other."""
     for encoder in (model.image.encoder, model.text.encoder):
         encoder.forget_digest()
-
-
-def _divide(encoder: nn.Module, last_layers: int | None) -> None:
-    """Let an image encoder begin with the states that enter its tuned layers, or no longer."""
-    if not isinstance(encoder, ImageEncoder):
-        raise ConfigError("cached: states are kept for image encoders only")
-    encoder.divide(last_layers)
 
 
 def _checkpointed(encoder: nn.Module) -> PreTrainedModel:

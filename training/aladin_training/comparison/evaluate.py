@@ -13,8 +13,8 @@ from aladin_network.calibration.fitted_files import store_correction
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.config import dump_config
 from aladin_network.errors import DataError, InputError
-from aladin_network.scoring.correction import read_correction
 from aladin_network.scoring.fusion import Fusion
+from aladin_network.scoring.hub_correction import read_correction
 from aladin_network.scoring.metrics import (
     Ranks,
     ranks_in_blocks,

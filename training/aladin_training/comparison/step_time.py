@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from aladin_network.checkpoint_files import Checkpoint, Provenance
+from aladin_network.checkpoint_files import Checkpoint, Provenance, config_file_of
 from aladin_network.config import dump_config
 from aladin_network.errors import AladinError
 from aladin_network.files import write_json
@@ -68,7 +68,8 @@ class RandomSources:
     def checkpoint(self, stage: str) -> Checkpoint[AladinModel]:
         """Return a copy of the network."""
         fusion = Fusion(text_to_image=_HALF, image_to_text=_HALF)
-        return Checkpoint(copy.deepcopy(self._model), fusion, Provenance(stage=stage), "random")
+        model = copy.deepcopy(self._model)
+        return Checkpoint(model, config_file_of(model, fusion, Provenance(stage=stage)), "random")
 
     def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
         """Return lists of random captions and photos, never a photo's own captions."""

@@ -11,12 +11,11 @@ import pytest
 from aladin_network.conversion.named_models import named_model
 from aladin_network.conversion.towers import TowersOptions, convert_towers
 from aladin_network.detectors.objects import load_objects
-from aladin_network.encoders.dual_encoder import load_dual_tower
 from aladin_network.encoders.hf_text import load_tokenizer
-from aladin_network.encoders.transformers_model import load_tower
+from aladin_network.encoders.pretrained import load_tower
 from aladin_network.encoders.vision_tower import read_preprocessing
 from aladin_network.errors import CheckpointError
-from aladin_network.hub.messages import missing_folder, one_hub_warning
+from aladin_network.sources.hub_messages import missing_folder, one_hub_warning
 
 LIBRARY = logging.getLogger("huggingface_hub.utils._http")
 
@@ -31,7 +30,7 @@ def test_a_warning_is_logged_once_and_attempts_are_not(
         LIBRARY.warning("'no connection' thrown while requesting HEAD http://hub/b")
     assert [(record.name, record.getMessage()) for record in caplog.records] == [
         (
-            "aladin_network.hub.messages",
+            "aladin_network.sources.hub_messages",
             f"the hub's library: 'no connection' thrown while requesting HEAD http://hub/{name}",
         )
         for name in "ab"
@@ -67,7 +66,7 @@ def test_a_model_that_is_looked_for_on_a_hub_that_cannot_be_reached(
 
 DOORS: dict[str, Callable[[str, Path], object]] = {
     "tower": lambda name, _: load_tower(name, "vision"),
-    "dual tower": lambda name, _: load_dual_tower(name, "text"),
+    "dual tower": lambda name, _: load_tower(name, "text", pooled=True),
     "tokenizer": lambda name, _: load_tokenizer(name),
     "preprocessing": lambda name, _: read_preprocessing(name),
     "detector": lambda name, _: load_objects(name, {}, "cpu"),

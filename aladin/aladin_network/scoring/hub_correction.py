@@ -30,14 +30,14 @@ from safetensors.numpy import save_file
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_file, parse_json
-from aladin_network.scoring.encoding import Encoding
-from aladin_network.scoring.fusion import Fusion
-from aladin_network.scoring.token_rows import (
+from aladin_network.scoring.encoding import (
     BLOCK_BYTES,
+    Encoding,
     TokenRows,
     best_cosines,
     sums_of_items,
 )
+from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import Direction, Target
 
 CORRECTION = "correction.safetensors"

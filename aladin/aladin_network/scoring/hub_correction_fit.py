@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_network.scoring.correction import (
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from aladin_network.scoring.hub_correction import (
     CorrectionConstants,
     DirectionCorrection,
     EncodedItems,
@@ -19,7 +20,6 @@ from aladin_network.scoring.correction import (
     align_with_bank,
     match_with_bank,
 )
-from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.metrics import Ranks, retrieval_ranks
 from aladin_network.scoring.two_stages import fit_fusion, two_stage_ranks
 from aladin_network.types import Direction, Target

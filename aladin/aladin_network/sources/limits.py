@@ -39,28 +39,36 @@ def check_model_folder(folder: Path) -> None:
     config = folder / "config.json"
     try:
         for path in sorted(path for each in ("*.json", *_WEIGHTS) for path in folder.glob(each)):
-            if not path.exists():  # a link of the hub's cache to a file that was removed
-                continue
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode):
-                raise CheckpointError(f"{path}: expected a regular file")
-            if path.suffix == ".json" and found.st_size > _MOST_JSON_BYTES:
-                limit = f"at most {_MOST_JSON_BYTES:,} bytes, got {found.st_size:,}"
-                raise CheckpointError(f"{path}: expected {limit}")
-            # Hashing takes seconds a GiB, also where nothing was ever written. Smaller files may
-            # only wait to be, on file systems that count their blocks later.
-            written = found.st_blocks * 512
-            if found.st_size > _SURELY_WRITTEN_BYTES and written < found.st_size / 1000:
-                sizes = f"{found.st_size:,} bytes on the disk, got {written:,}"
-                raise CheckpointError(f"{path}: not complete (expected {sizes})")
-            if path.suffix == ".safetensors":
-                _header(path)
+            if path.exists():  # no link of the hub's cache to a file that was removed
+                _check_file(path)
         if config.exists():
             check_sizes(read_json(config))
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise CheckpointError(f"{config}: cannot be read ({error})") from error
+
+
+def _check_file(path: Path) -> None:
+    found = path.stat()
+    # Hashing takes seconds a GiB, also where nothing was ever written. Smaller files may only wait
+    # to be, on file systems that count their blocks later.
+    written, size = found.st_blocks * 512, found.st_size
+    for holds, fault in (
+        (stat.S_ISREG(found.st_mode), "expected a regular file"),
+        (
+            path.suffix != ".json" or size <= _MOST_JSON_BYTES,
+            f"expected at most {_MOST_JSON_BYTES:,} bytes, got {size:,}",
+        ),
+        (
+            size <= _SURELY_WRITTEN_BYTES or written >= size / 1000,
+            f"not complete (expected {size:,} bytes on the disk, got {written:,})",
+        ),
+    ):
+        if not holds:
+            raise CheckpointError(f"{path}: {fault}")
+    if path.suffix == ".safetensors":
+        _header(path)
 
 
 def check_sizes(config: object) -> None:

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from aladin_network.errors import CheckpointError
-from aladin_network.scoring.correction import (
+from aladin_network.scoring.encoding import TokenRows
+from aladin_network.scoring.hub_correction import (
     CORRECTION,
     CorrectionConstants,
     DirectionCorrection,
@@ -20,14 +21,13 @@ from aladin_network.scoring.correction import (
     load_correction,
     read_correction,
 )
-from aladin_network.scoring.correction_fit import (
+from aladin_network.scoring.hub_correction_fit import (
     ScoredSplit,
     corrected_ranks,
     corrected_split,
     fit_correction,
 )
 from aladin_network.scoring.metrics import retrieval_ranks, summarize
-from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Target
 
 DIM = 6

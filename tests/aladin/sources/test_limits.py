@@ -19,11 +19,11 @@ from aladin_network.config import TextEncoderConfig
 from aladin_network.conversion.named_models import named_model
 from aladin_network.conversion.towers import TowersOptions, convert_towers
 from aladin_network.encoders.hf_text import HFTextEncoder
-from aladin_network.encoders.transformers_model import load_tower
+from aladin_network.encoders.pretrained import load_tower
 from aladin_network.errors import CheckpointError
 from aladin_network.graphs.files import read_graphs
 from aladin_network.graphs.loading import load_for_inference
-from aladin_network.hub.limits import check_sizes, stored_shapes
+from aladin_network.sources.limits import check_sizes, stored_shapes
 from tests.dual_encoders import save_dual_encoder
 
 Harm = Callable[[Path], None]
