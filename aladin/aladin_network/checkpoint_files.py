@@ -157,11 +157,7 @@ def read_config(folder: Path) -> ConfigFile:
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
-    """Read tokenizer.json.
-
-    Raises:
-        CheckpointError: If it is missing or cannot be read.
-    """
+    """Read tokenizer.json."""
     try:
         return Tokenizer.from_file(str(folder / TOKENIZER))
     except Exception as error:  # the tokenizers library raises bare Exception

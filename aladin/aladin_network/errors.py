@@ -135,12 +135,7 @@ class StaleNegativesError(InputError):
     """Mined negatives that belong to other data, another model or other settings."""
 
     def __init__(self, file: Path | str, differences: Sequence[tuple[str, object, object]]) -> None:
-        """List all differences in the message.
-
-        Args:
-            file: File of the negatives.
-            differences: For each difference, its name, the expected and the actual value.
-        """
+        """List all differences in the message."""
         listed = "; ".join(
             f"{what}: expected {expected}, found {found}" for what, expected, found in differences
         )

@@ -118,21 +118,12 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is no JSON, or is nested too deeply.
-    """
+    """Read a JSON file."""
     return parse_json(path.read_text(encoding="utf-8"))
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON.
-
-    Raises:
-        ValueError: If it is no JSON, or is nested too deeply.
-    """
+    """Parse JSON."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -225,11 +225,7 @@ class QueryNetworks:
     """
 
     def __init__(self, make: Callable[[Network, Modality], Network]) -> None:
-        """Make no network yet.
-
-        Args:
-            make: Makes a network, such as `aladin_network.graphs.network.query_network`.
-        """
+        """Make no network yet."""
         self._make = make
         self._made: WeakKeyDictionary[Network, dict[Modality, Network]] = WeakKeyDictionary()
         self._lock = threading.Lock()

@@ -54,16 +54,7 @@ class Tower(nn.Module, Generic[E]):
     """The layers of one modality before both heads; element 0 is the aggregate."""
 
     def __init__(self, encoder: E, config: TowerConfig, positions: int | None = None) -> None:
-        """Build the layers after `encoder`.
-
-        Args:
-            encoder: Encoder, owned by this tower from now on.
-            config: Configuration of the layers.
-            positions: Number of learned positions, if `config` uses them.
-
-        Raises:
-            ConfigError: If positions are requested but the tokens have no fixed places.
-        """
+        """Build the layers after `encoder`."""
         super().__init__()
         self.encoder = encoder
         self.config = config
@@ -90,14 +81,7 @@ class Tower(nn.Module, Generic[E]):
                 nn.init.normal_(vectors, std=0.02)
 
     def forward(self, batch: object) -> Features:
-        """Run the tower.
-
-        Args:
-            batch: Input of the encoder, or its cached output (`Features`).
-
-        Returns:
-            Features of the tower's width, the aggregate in front.
-        """
+        """Run the tower."""
         features = batch if isinstance(batch, Features) else cast(nn.Module, self.encoder)(batch)
         trunk = self.trunk
         if trunk is not None:
@@ -147,17 +131,7 @@ class AladinModel(nn.Module):
     def __init__(
         self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
     ) -> None:
-        """Add the towers and heads to two encoders.
-
-        Args:
-            config: Configuration of the towers and heads; its encoder parts are replaced by those
-                of the given encoders.
-            image_encoder: Image encoder with its weights.
-            text_encoder: Text encoder with its weights and tokenizer.
-
-        Raises:
-            ConfigError: If the combination is impossible.
-        """
+        """Add the towers and heads to two encoders."""
         super().__init__()
         self.config = dataclasses.replace(
             config, image_encoder=image_encoder.config, text_encoder=text_encoder.config

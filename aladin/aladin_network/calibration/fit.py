@@ -300,11 +300,6 @@ def calibration_error(
 
     It is the mean distance of a bin's mean probability from its share of right cases, bins weighted
     by their mass; equal probabilities share a bin.
-
-    Args:
-        probabilities: (n,), at least one.
-        right: (n,).
-        weights: (n,), of the cases; positive.
     """
     share = weights / weights.sum()
     _, level = np.unique(probabilities, return_inverse=True)

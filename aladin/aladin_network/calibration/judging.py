@@ -81,30 +81,14 @@ class LogisticModel:
 
 
 def hit_design(pool: CandidateScores, hits: CandidateScores) -> NDArray[np.float64]:
-    """Describe hits by their scores, and by how these stand out from the query's pool.
-
-    Args:
-        pool: The first stage's best candidates for the query, at least one, in its order.
-        hits: Any items, including those of the pool; aligned if the pool is.
-
-    Returns:
-        (hits, columns).
-    """
+    """Describe hits by their scores, and by how these stand out from the pool: (hits, columns)."""
     gap = _gap(pool, hits)
     scores = [hits.match] if hits.align is None else [hits.match, hits.align]
     return _with_length([*scores, gap, gap >= 0], hits.words)
 
 
 def query_design(pool: CandidateScores, hit_log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Describe a query by how likely any of its best candidates is right.
-
-    Args:
-        pool: The first stage's best candidates for the query, at least one.
-        hit_log_odds: (pool,) log-odds of each to be right.
-
-    Returns:
-        (1, columns).
-    """
+    """Describe a query by how likely any of its best candidates is right: (1, columns)."""
     likely = np.sort(hit_log_odds)[-PAGE:]
     # Log-odds that any of them is right, if they were independent of each other.
     none = -np.logaddexp(0, likely).sum()

@@ -149,11 +149,7 @@ def _parts(saved: object, file: Path) -> dict[str, Any]:
 
 
 def _matching_head(settings: object, oscar: OscarConfig, file: Path) -> MatchingHeadConfig:
-    """Read the matching head's settings; refuse a network that is not the paper's.
-
-    Raises:
-        CheckpointError: If it is another kind of network, or a setting is missing.
-    """
+    """Read the matching head's settings; refuse a network that is not the paper's."""
     for (section, key), expected in _EXPECTED.items():
         found = _setting(settings, section, key, file)
         if found is not None and found != expected:

@@ -113,11 +113,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _local(folder: Path) -> _Source:
-    """Identify a folder by the content of the files that the conversion reads.
-
-    Raises:
-        CheckpointError: If a file cannot be read.
-    """
+    """Identify a folder by the content of the files that the conversion reads."""
     digest = hashlib.sha256(b"%d" % _VERSION)
     try:
         for path in sorted(_files(folder)):
@@ -149,11 +145,7 @@ def _on_hub(name: str) -> _Source:
 
 @contextmanager
 def _only_converter(cache: Path, source: _Source) -> Generator[None]:
-    """Wait until no other process converts the same model; a lock ends with its process.
-
-    Raises:
-        CheckpointError: If the cache cannot be written.
-    """
+    """Wait until no other process converts the same model; a lock ends with its process."""
     path = cache / f".{source.key}.lock"
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -212,11 +204,7 @@ def _link(folder: Path, out: Path) -> None:
 
 
 def _downloaded(source: _Source) -> Path:
-    """Return the model's files in the hub's own cache, where they are downloaded if they must be.
-
-    Raises:
-        CheckpointError: If the hub has no such model, or it is in neither place.
-    """
+    """Return the model's files in the hub's own cache, downloaded if they must be."""
     from huggingface_hub import snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import (
         HfHubHTTPError,

@@ -112,15 +112,7 @@ class OscarConfig:
 
 
 def read_oscar_config(folder: Path) -> OscarConfig:
-    """Read ``config.json``.
-
-    Args:
-        folder: Folder of an OSCAR or VinVL checkpoint.
-
-    Raises:
-        CheckpointError: If it is missing, lacks a key, or describes a network that reads no regions
-            or computes differently from ours.
-    """
+    """Read ``config.json``."""
     path = folder / CONFIG
     try:
         config = parse_config(OscarConfig, _read_json(path), str(path))
@@ -143,14 +135,6 @@ def read_oscar_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
 
     It lower-cases unless ``tokenizer_config.json`` says otherwise, as the library in which OSCAR is
     written does.
-
-    Args:
-        folder: Folder of an OSCAR or VinVL checkpoint.
-        vocab_size: Number of rows of the word embeddings; the vocabulary may be shorter.
-
-    Raises:
-        CheckpointError: If the vocabulary is missing, too long or not a BERT vocabulary, or tokens
-            were added to it.
     """
     path = folder / VOCABULARY
     try:
@@ -229,17 +213,7 @@ def new_network(
     options: RegionsOptions,
     matching: MatchingHeadConfig | None = None,
 ) -> AladinModel:
-    """Build the paper's network with random weights, identical at every call.
-
-    Args:
-        oscar: Configuration of the backbone.
-        tokenizer: Tokenizer of its vocabulary.
-        options: Options that its files do not contain.
-        matching: Matching head, or None for that of the paper.
-
-    Raises:
-        ConfigError: If the combination is impossible.
-    """
+    """Build the paper's network with random weights, identical at every call."""
     if options.max_tokens > oscar.max_position_embeddings:
         raise ConfigError(
             f"max_tokens {options.max_tokens}: this network has {oscar.max_position_embeddings} "
@@ -274,11 +248,7 @@ def new_network(
 
 
 def oscar_renames(prefix: str = "") -> list[Rename]:
-    """Return the names of our backbone's tensors in OSCAR's network.
-
-    Args:
-        prefix: Prefix of all of OSCAR's names, for an OSCAR network inside another one.
-    """
+    """Return our backbone's names in OSCAR's network, all of which begin with `prefix`."""
     return [
         Rename(r"text\.encoder\.model\.(.+)", rf"{prefix}bert.\1"),
         Rename(r"image\.encoder\.embedding\.(weight|bias)", rf"{prefix}bert.img_embedding.\1"),

@@ -109,19 +109,10 @@ def map_tensors(
     left: Sequence[Left],
     where: str,
 ) -> MappedTensors:
-    """Find each tensor of ours in a foreign checkpoint.
+    """Find each tensor of ours in a foreign checkpoint; what does not fit is named in the error.
 
-    Args:
-        tensors: Tensors of the foreign checkpoint, by its names.
-        expected: Tensors of our network, by our names; only the shapes are read.
-        renames: Rules of the names. The first one that matches one of our names gives its name in
-            the file; a tensor of ours that matches none is new.
-        left: Foreign tensors that may be skipped.
-        where: Name of the file in error messages.
-
-    Raises:
-        CheckpointError: If a tensor is missing, has another shape, is not a plain tensor of finite
-            floating-point numbers, or is neither known nor to be skipped; the message names it.
+    The first of `renames` that matches one of our names gives its name in the file; a tensor of
+    ours that matches none is new. Of `expected` only the shapes are read.
     """
     sources = {_modern(name): name for name in tensors}
     if len(sources) < len(tensors):
@@ -180,11 +171,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _checked(tensor: Tensor, expected: Tensor, where: str) -> Tensor:
-    """Convert a tensor to float32; refuse one that does not fit.
-
-    Raises:
-        CheckpointError: If it has another shape, or is not a plain tensor of finite numbers.
-    """
+    """Convert a tensor to float32; refuse one that does not fit."""
     if tensor.layout != torch.strided or not tensor.is_floating_point():
         raise CheckpointError(f"{where}: expected floating-point numbers, got {tensor.dtype}")
     if tensor.shape != expected.shape:
@@ -198,17 +185,7 @@ def _checked(tensor: Tensor, expected: Tensor, where: str) -> Tensor:
 def read_torch_file(path: Path, harmless: Sequence[type] = ()) -> object:
     """Read a file of ``torch.save``, in the current format or that before torch 1.6.
 
-    Args:
-        path: Path of the file.
-        harmless: Classes that may occur in the file besides tensors and plain containers;
-            constructing them must have no effect.
-
-    Returns:
-        What was saved, its tensors on the CPU.
-
-    Raises:
-        CheckpointError: If there is no such file, it is not a checkpoint, it is truncated, or it
-            contains something that only executing its code could build.
+    `harmless` are classes that may occur besides tensors and plain containers.
     """
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
@@ -224,15 +201,7 @@ def read_torch_file(path: Path, harmless: Sequence[type] = ()) -> object:
 
 
 def named_tensors(value: object, where: str) -> dict[str, Tensor]:
-    """Check that a value is a state dict, and return its tensors by name.
-
-    Args:
-        value: Content of the file.
-        where: Name of the source in the error message.
-
-    Raises:
-        CheckpointError: If it is not a state dict.
-    """
+    """Check that a value is a state dict, and return its tensors by name."""
     if not isinstance(value, Mapping):
         raise CheckpointError(f"{where}: expected tensors by name, found {type(value).__name__}")
     tensors: dict[str, Tensor] = {}
@@ -294,17 +263,7 @@ def write_converted(
     *,
     alignment_trained: bool,
 ) -> ConversionReport:
-    """Fill a network with a foreign checkpoint's tensors and write it.
-
-    Args:
-        model: Network built for these tensors.
-        mapped: Tensors of the network.
-        source: File that the tensors were read from.
-        out: Folder of the new checkpoint.
-        seed: Seed with which the model's other tensors were drawn, or None if there are none.
-        left: Parts of the file besides its tensors that are not converted.
-        alignment_trained: Whether the network was trained to align words with regions.
-    """
+    """Fill a network with a foreign checkpoint's tensors and write it."""
     model.load_state_dict(model.state_dict() | mapped.weights)
     origin = {"converted_from": {"file": source.name, "sha256": sha256_of(source)}, "seed": seed}
     provenance = Provenance(recipe=json.dumps(origin), stage="convert")

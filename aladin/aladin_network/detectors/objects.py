@@ -53,13 +53,7 @@ class ObjectDetector:
     """A detector whose decoder has one state for each object."""
 
     def __init__(self, model: Any, processor: Any, options: ObjectOptions) -> None:
-        """Wrap a network.
-
-        Args:
-            model: Object detection model of transformers, in evaluation mode.
-            processor: Processor of its photos.
-            options: Selection of regions among objects.
-        """
+        """Wrap a network."""
         if options.min_regions > options.max_regions:
             raise ConfigError(
                 f"detector objects: expected min_regions of at most max_regions, got "
@@ -76,11 +70,7 @@ class ObjectDetector:
 
     @classmethod
     def from_source(cls, source: str, options: ObjectOptions, device: str) -> ObjectDetector:
-        """Load the network of a folder or hub name.
-
-        Raises:
-            CheckpointError: If it cannot be loaded, or is not such a detector.
-        """
+        """Load the network of a folder or hub name."""
         model = load_network(AutoModelForObjectDetection, source, options.revision, device)
         with loading(source, "read its preprocessing"):
             # This way of resizing gives the same result with and without torchvision.

@@ -53,16 +53,7 @@ class WindowDetector:
     def __init__(
         self, model: Any, preprocessing: ImagePreprocessing, options: WindowOptions
     ) -> None:
-        """Wrap a network, which is modified: its last layer is removed.
-
-        Args:
-            model: Image classification model of transformers, in evaluation mode.
-            preprocessing: Preprocessing of its photos.
-            options: Positions of the windows.
-
-        Raises:
-            CheckpointError: If it does not end with a linear layer over its classes.
-        """
+        """Wrap a network, which is modified: its last layer is removed."""
         self._options = options
         # The whole window is resized: a crop of its centre would not match its box.
         self._preprocessing = dataclasses.replace(preprocessing, shortest_edge_px=None)
@@ -111,15 +102,7 @@ class WindowDetector:
 
 
 def window_boxes(grid: int, overlap: float) -> Float[np.ndarray, "windows 4"]:
-    """Return the boxes of the windows: the whole photo, then a grid row by row.
-
-    Args:
-        grid: Number of windows along each side; with 1, only the whole photo.
-        overlap: Overlap of two neighbours, as a fraction of a window.
-
-    Returns:
-        (x0, y0, x1, y1) in fractions of the photo, float32.
-    """
+    """Return the windows in fractions of the photo: all of it, then a grid row by row."""
     side = 1 / (grid - (grid - 1) * overlap)
     starts = [place * side * (1 - overlap) for place in range(grid)]
     windows = [(x, y, x + side, y + side) for y in starts for x in starts] if grid > 1 else []
@@ -127,13 +110,7 @@ def window_boxes(grid: int, overlap: float) -> Float[np.ndarray, "windows 4"]:
 
 
 def load_windows(source: str | None, options: Mapping[str, str], device: str) -> WindowDetector:
-    """Build the detector `windows`; see `DetectorFactory`.
-
-    Raises:
-        ConfigError: If an option is wrong (see `DetectorFactory`), or the preprocessing is of an
-            unknown kind.
-        CheckpointError: If the network cannot be used; see `DetectorFactory`.
-    """
+    """Build the detector `windows`; see `DetectorFactory`."""
     if source is None:
         raise ConfigError("detector windows: expected windows=SOURCE, a folder or a hub name")
     chosen = parse_options(WindowOptions, options, "windows")

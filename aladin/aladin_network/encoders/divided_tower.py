@@ -59,13 +59,7 @@ class DividedTower:
     def __init__(self, network: nn.Module, last_layers: int) -> None:
         """Divide a network, which is not changed.
 
-        Args:
-            network: Network whose layers follow each other. Whether they pass on more than states
-                is for the caller to find out, by a comparison of results.
-            last_layers: Number of layers that are computed from given states.
-
-        Raises:
-            ConfigError: If the network has no list of more layers.
+        Whether its layers pass on more than states is for the caller to find out, by a comparison.
         """
         stack = find_layers(network)
         if stack is None or not 0 < last_layers < stack.depth:
@@ -84,12 +78,7 @@ class DividedTower:
         self._shape: torch.Size | None = None
 
     def states(self, photos: Tensor, **options: Any) -> LayerStates:
-        """Run the layers before the division.
-
-        Args:
-            photos: Preprocessed photos.
-            options: Further arguments of the network.
-        """
+        """Run the layers before the division."""
         values = self._values(photos, **options)
         if values.ndim == 4:  # a convolutional map
             self._shape = values.shape[1:]
@@ -101,9 +90,6 @@ class DividedTower:
 
         Its weights are those of the whole network, and it takes any `pixel_values`. The hidden
         states before the division are not known: it returns the given ones in their place.
-
-        Args:
-            states: What `states` has returned for photos of the same size.
         """
         values = states.values
         if self._shape is not None:

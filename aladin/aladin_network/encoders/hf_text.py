@@ -72,9 +72,7 @@ class PretrainedTokenizer(NamedTuple):
 def load_tokenizer(source: str) -> PretrainedTokenizer:
     """Load the tokenizer of a local folder or hub name.
 
-    Raises:
-        CheckpointError: If there is none, or only one that the tokenizers library does not support:
-            a checkpoint contains its tokenizer, and must run without other packages.
+    Only one of the tokenizers library: a checkpoint holds it, and must run without other packages.
     """
     with loading(source, "load a tokenizer"):
         wrapper = _fast_tokenizer(source)
@@ -167,16 +165,7 @@ class HFTextEncoder(TokenizedTextEncoder):
     def __init__(
         self, config: TextEncoderConfig, tokenizer: Tokenizer, model: nn.Module | None = None
     ) -> None:
-        """Build from a complete configuration, with random weights unless `model` is given.
-
-        Args:
-            config: `architecture` is set; its ``vocab_size`` is at least the tokenizer's.
-            tokenizer: Tokenizer that adds its own special tokens.
-            model: Tower described by `architecture`.
-
-        Raises:
-            ConfigError: If `architecture` is missing, impossible, or too small for the tokenizer.
-        """
+        """Build from a complete configuration, with random weights unless `model` is given."""
         super().__init__(config, tokenizer)
         if config.architecture is None:
             raise ConfigError("text_encoder: give a source or an architecture")
@@ -243,12 +232,7 @@ class HFTextEncoder(TokenizedTextEncoder):
         return features if pooled is None else with_front(features, pooled)
 
     def check_end_token(self) -> None:
-        """Check that the network finds the token that it pools at.
-
-        Raises:
-            CheckpointError: If it searches for a token that the tokenizer does not append to a
-                text; it would then take the first token's state instead, the same for every text.
-        """
+        """Check that the network finds the token where it pools; else all texts would be equal."""
         end = end_token(self.model)
         last = self.tokenizer.encode("a").ids[-1]
         if end is not None and last != end:

@@ -94,15 +94,6 @@ def patch_grid(
     """Return the rows and columns of a photo's patches: the most that `config` allows.
 
     Both sides are scaled alike and then filled up to whole patches, at least one.
-
-    Args:
-        width_px: Width of the photo.
-        height_px: Height of the photo.
-        config: Preprocessing with `max_patches`.
-        patch_px: Side of a patch in pixels.
-
-    Raises:
-        ConfigError: If `config` has no `max_patches`.
     """
     if config.max_patches is None:
         raise ConfigError("image_encoder.preprocessing: a photo's patches need max_patches")

@@ -133,12 +133,7 @@ def _load_pooled(source: str, part: Part, config: PretrainedConfig) -> Tower:
 
 
 def build_tower(architecture: dict[str, Any], *, pooled: bool = False) -> nn.Module:
-    """Build a tower with random weights, for `pool` if `pooled`.
-
-    Args:
-        architecture: Transformers configuration as plain data; ``model_type`` names the class.
-        pooled: Whether it keeps what its pooling needs.
-    """
+    """Build a tower with random weights, for `pool` if `pooled`."""
     model = build_model(architecture)
     return _prepared(model) if pooled else without_pooler(model)
 

@@ -65,16 +65,7 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
     gates: ClassVar[tuple[int, ...]]
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
-        """Build with random weights.
-
-        Args:
-            config: ``architecture`` is a `RecurrentArchitecture` as plain data.
-            tokenizer: Tokenizer of whole words.
-
-        Raises:
-            ConfigError: If a source is named, or the architecture is impossible or too small for
-                the tokenizer.
-        """
+        """Build with random weights."""
         super().__init__(config, tokenizer)
         if config.source is not None:
             raise ConfigError(
@@ -111,14 +102,8 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
     ) -> RecurrentTextEncoder:
         """Start with random weights: there are no pretrained encoders of this kind.
 
-        Args:
-            config: Configuration of a recipe. Its architecture may name a file of pretrained word
-                vectors as ``vectors``, see `read_word_vectors`; words that are not in it start at
-                random.
-            tokenizer: Tokenizer of whole words.
-
-        Raises:
-            ConfigError: If there is no tokenizer, or the word vectors do not fit.
+        The architecture may name a file of pretrained word vectors as ``vectors``, see
+        `read_word_vectors`; words that are not in it start at random.
         """
         config, tokenizer = random_start(config, tokenizer)
         architecture = dict(config.architecture or {})
@@ -216,19 +201,9 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
 
 
 def read_word_vectors(file: Path, rows: Mapping[str, int], size: int) -> dict[int, list[float]]:
-    """Read the pretrained vectors of a vocabulary's words.
+    """Read the pretrained vectors of a vocabulary's words, by row; those that it lacks are missing.
 
-    Args:
-        file: Text in GloVe's format: a line for each word, the word and its numbers.
-        rows: Row of each word of the vocabulary.
-        size: Length of the vectors.
-
-    Returns:
-        Vectors by row; words that the file lacks are missing.
-
-    Raises:
-        ConfigError: If the file cannot be read, has vectors of another length, or none of these
-            words.
+    The file is text in GloVe's format: a line for each word, the word and its numbers.
     """
     found: dict[int, list[float]] = {}
     try:

@@ -79,15 +79,7 @@ class RegionsImageEncoder(ImageEncoder):
     no_graph = "its regions come from a detector, which torch computes"
 
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
-        """Build with random weights of the regions' embedding.
-
-        Args:
-            config: ``architecture`` is a `RegionsArchitecture` as plain data.
-            text_encoder: Text encoder of kind `hf` with a BERT-like network.
-
-        Raises:
-            ConfigError: If the configuration is impossible, or the text encoder is of another kind.
-        """
+        """Build with random weights of the regions' embedding."""
         bert = _check_shared(config, text_encoder)
         # A tuple: a module in an attribute would become a submodule of this one.
         self._shared = (cast(HFTextEncoder, text_encoder),)
@@ -133,10 +125,6 @@ class RegionsImageEncoder(ImageEncoder):
         """Convert the regions of a photo to the network's input.
 
         A geometry that the vectors lack is taken from the boxes.
-
-        Raises:
-            RegionError: If the regions differ in kind from those that the network was trained on.
-            InputError: If it is a photo.
         """
         if isinstance(photo, Image.Image):
             raise InputError("this network reads the regions of a photo, not the photo")
@@ -240,11 +228,7 @@ class RegionsImageEncoder(ImageEncoder):
 
 
 def _check_shared(config: ImageEncoderConfig, text_encoder: TextEncoder | None) -> Any:
-    """Return the BERT; refuse one that regions cannot be inserted into.
-
-    Raises:
-        ConfigError: If the two encoders do not go together.
-    """
+    """Return the BERT; refuse one that regions cannot be inserted into."""
     if not isinstance(text_encoder, HFTextEncoder):
         raise ConfigError("image_encoder: regions shares the BERT of a text encoder named hf")
     plain = ImageEncoderConfig(

@@ -22,22 +22,12 @@ class EncoderClasses(Mapping[str, type[T]]):
     """
 
     def __init__(self, kind: type[T], places: Mapping[str, str]) -> None:
-        """Register classes.
-
-        Args:
-            kind: Base class of all classes.
-            places: Module and name of each class, as ``"module:Class"``, by the encoder's name.
-        """
+        """Register classes by place, "module:Class"; all are subclasses of `kind`."""
         self._kind = kind
         self._places = dict(places)
 
     def __getitem__(self, name: str) -> type[T]:
-        """Import a class.
-
-        Raises:
-            KeyError: If no encoder has this name.
-            TypeError: If the registered object is no subclass of the base class.
-        """
+        """Import the class of an encoder."""
         module, _, attribute = self._places[name].partition(":")
         found: object = getattr(import_module(module), attribute)
         if not (isinstance(found, type) and issubclass(found, self._kind)):

@@ -36,12 +36,7 @@ class Tokenization:
     special_tokens_are_words: bool = False
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
-        """Store the configuration and the tokenizer.
-
-        Args:
-            config: Configuration that sets the maximum text length.
-            tokenizer: Tokenizer that adds its own special tokens; copied if it pads or truncates.
-        """
+        """Store the configuration and the tokenizer, or a copy of one that pads or truncates."""
         self.config = config
         if tokenizer.padding is not None or tokenizer.truncation is not None:
             tokenizer = Tokenizer.from_str(tokenizer.to_str())
@@ -57,15 +52,7 @@ class Tokenization:
         return truncating
 
     def tokenize(self, texts: Sequence[str], *, truncate: bool = False) -> TokenizedTexts:
-        """Tokenise and pad to the longest text, or to `pad_to` tokens if that is set.
-
-        Args:
-            texts: Texts, at least one.
-            truncate: Whether to truncate long texts instead of rejecting them.
-
-        Raises:
-            TextTooLongError: If a text has more than ``max_tokens`` tokens and `truncate` is off.
-        """
+        """Tokenise and pad to the longest text, or to `pad_to` tokens if that is set."""
         tokenizer = self._truncating if truncate else self.tokenizer
         encodings = tokenizer.encode_batch(list(texts))
         longest = max(len(encoding.ids) for encoding in encodings)
@@ -101,12 +88,7 @@ class Tokenization:
         return [(0, 0), *spans, (len(text), len(text))] if self.special_tokens_are_words else spans
 
     def shortened(self, text: str, max_tokens: int) -> str:
-        """Return the beginning of a text that has no more than a number of tokens.
-
-        Args:
-            text: Text of any length.
-            max_tokens: Number of tokens with the special ones; at least one word piece is kept.
-        """
+        """Return the beginning of a text, at most so many tokens and one word piece at least."""
         encoding = self.tokenizer.encode(text)
         if len(encoding.ids) <= max_tokens:
             return text
@@ -122,14 +104,7 @@ class Tokenization:
 
 
 def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:
-    """Divide texts into groups that are encoded together, so that little of a group is padding.
-
-    Args:
-        lengths: Number of tokens of each text.
-
-    Returns:
-        Rows of the texts of each group by ascending length.
-    """
+    """Divide texts into groups with little padding: their rows by ascending length."""
     groups: list[list[int]] = []
     tokens = 0
     for row in sorted(range(len(lengths)), key=lengths.__getitem__):

@@ -37,12 +37,7 @@ class TokenizedTextEncoder(Tokenization, Freezable, ABC):
     projection: Projection | None = None
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
-        """Store the configuration and the tokenizer.
-
-        Args:
-            config: Configuration that sets the maximum text length.
-            tokenizer: Tokenizer that adds its own special tokens.
-        """
+        """Store the configuration and the tokenizer."""
         Freezable.__init__(self, config.frozen)
         Tokenization.__init__(self, config, tokenizer)
 
@@ -94,11 +89,7 @@ class TokenizedTextEncoder(Tokenization, Freezable, ABC):
 def random_start(
     config: TextEncoderConfig, tokenizer: Tokenizer | None
 ) -> tuple[TextEncoderConfig, Tokenizer]:
-    """Complete the configuration of a random start: the tokenizer sets the vocabulary size.
-
-    Raises:
-        ConfigError: If there is no tokenizer.
-    """
+    """Complete the configuration of a random start: the tokenizer sets the vocabulary size."""
     if tokenizer is None:
         raise ConfigError("text_encoder: a random start needs a trained tokenizer")
     architecture = dict(config.architecture or {})
@@ -112,10 +103,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
     The vocabulary holds the characters and the most frequent whole words; a rarer word is
     spelt. (The library's own trainer breaks ties at random, and a recipe must give the same
     network each time.)
-
-    Args:
-        texts: The training captions.
-        vocabulary_size: Upper bound, special tokens included; characters are always added.
     """
     words = _by_frequency(texts)
     characters = sorted({character for word in words for character in word})
@@ -134,10 +121,6 @@ def train_word_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenize
 
     A word that is not among the most frequent ones becomes ``<unk>``, as in the vocabularies
     of the recurrent encoders of this field (VSE++, DBL).
-
-    Args:
-        texts: the training captions.
-        vocabulary_size: Upper bound, special tokens included; those are always added.
     """
     room = max(0, vocabulary_size - len(WORD_SPECIAL_TOKENS))
     entries = [*WORD_SPECIAL_TOKENS, *_by_frequency(texts)[:room]]

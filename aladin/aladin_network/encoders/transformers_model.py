@@ -35,17 +35,7 @@ _MOST_CHARS = 300
 
 
 def load_failure(error: Exception) -> str:
-    """Describe why transformers could not load something.
-
-    Args:
-        error: Exception that ``from_pretrained`` raised.
-
-    Returns:
-        The exception's text, or, where the model needs code of its own, a statement that such
-        code is not run: the library's text recommends an argument that users cannot pass. Where
-        the name is neither a folder nor a possible name of the hub, a statement of that. Of an
-        error that the library did not foresee, its class and first line.
-    """
+    """Describe why transformers could not load something; its own hints may not apply."""
     text = str(error)
     if isinstance(error, pickle.UnpicklingError):
         return "its weights hold more than tensors, and nothing else is read from a pickle"
@@ -76,15 +66,8 @@ def read_weights(
 ) -> PreTrainedModel:
     """Read a network of a known class in float32.
 
-    Args:
-        kind: Class of the network; "Auto" classes are accepted.
-        source: Local folder or hub name.
-        config: Configuration of the network.
-        unused: Name prefixes of the weights that may be missing.
-
-    Raises:
-        ValueError: If weights are missing; the library would leave them randomly initialised. Or if
-            they are not those of this network, which would take memory in vain.
+    The library would initialise missing weights at random: here they are an error, but for those
+    whose names begin with one of `unused`.
     """
     if Path(source).is_dir():
         _compare_sizes(kind, Path(source), config)
@@ -129,12 +112,7 @@ def _compare_sizes(kind: type[Any], folder: Path, config: PretrainedConfig) -> N
 def loading(source: str, what: str) -> Generator[None]:
     """Load something of a model by the library: silently, within bounds, and with one error.
 
-    Args:
-        source: Local folder or hub name.
-        what: What is done, for the message: "load a tokenizer".
-
-    Raises:
-        CheckpointError: If it fails, however it does: a file made to do harm raises anything.
+    `what` is done, for the message: "load a tokenizer". A file made to do harm raises anything.
     """
     try:
         check_model_folder(Path(source))
@@ -150,12 +128,7 @@ def loading(source: str, what: str) -> Generator[None]:
 def quiet(source: str | None = None) -> Generator[None]:
     """Suppress the library's progress bar, its list of unused weights, and repeated warnings.
 
-    Args:
-        source: Local folder or hub name of what is loaded, or None if nothing is. A folder that is
-            not there is not looked for on the hub, which may take a minute to answer.
-
-    Raises:
-        FileNotFoundError: If it can only be a folder, and there is none.
+    A folder that is not there is not looked for on the hub, which may take a minute to answer.
     """
     missing = None if source is None else missing_folder(source)
     if missing is not None:
@@ -203,18 +176,7 @@ def model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
 
 
 def load_network(auto_class: Any, source: str, revision: str | None, device: str) -> Any:
-    """Load a pretrained network in float32, in evaluation mode.
-
-    Args:
-        auto_class: Class of transformers, such as `AutoModelForObjectDetection`.
-        source: Local folder or hub name.
-        revision: Revision of a hub name, or None for the newest.
-        device: Device to run on.
-
-    Raises:
-        CheckpointError: If there is no such network, it cannot be read, or a required package is
-            missing.
-    """
+    """Load a pretrained network in float32, in evaluation mode."""
     with loading(source, "load a detector"):
         try:
             model = auto_class.from_pretrained(
@@ -228,12 +190,7 @@ def load_network(auto_class: Any, source: str, revision: str | None, device: str
 
 
 def network_digest(model: nn.Module, preprocessing: object) -> str:
-    """Return 16 hex digits of the sha256 of everything that affects a network's output.
-
-    Args:
-        model: Network whose weights are hashed, whatever file they came from.
-        preprocessing: JSON data: of the photos, and the names of the classes.
-    """
+    """Return 16 hex digits of the sha256 of a network's weights and of data about its inputs."""
     digest = hashlib.sha256(json.dumps(preprocessing, sort_keys=True, default=str).encode())
     for name, value in sorted(model.state_dict().items()):
         values = value.detach().cpu().contiguous()

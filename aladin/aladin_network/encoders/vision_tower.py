@@ -25,15 +25,7 @@ from aladin_network.errors import ConfigError
 
 
 def read_preprocessing(source: str) -> ImagePreprocessing:
-    """Read the preprocessing that comes with a pretrained encoder.
-
-    Args:
-        source: Local folder or hub name.
-
-    Raises:
-        CheckpointError: If the source has no preprocessing file, or the file cannot be read.
-        ConfigError: If the file asks for something that `ImagePreprocessing` cannot express.
-    """
+    """Read the preprocessing that comes with a pretrained encoder."""
     from transformers import AutoImageProcessor  # building an encoder does not need it
 
     with loading(source, "read its preprocessing"):

@@ -74,11 +74,7 @@ def uses_graphs(folder: Path, device: str = "cpu") -> bool:
 
 
 def runtime_setting() -> RuntimeSetting:
-    """Return the value of the variable ALADIN_RUNTIME.
-
-    Raises:
-        ConfigError: If it has another value than those of `RuntimeSetting`.
-    """
+    """Return the value of the variable ALADIN_RUNTIME."""
     value = os.environ.get(RUNTIME_VARIABLE, "auto")
     if value not in get_args(RuntimeSetting):
         known = ", ".join(get_args(RuntimeSetting))
@@ -103,14 +99,7 @@ def _load_by_torch(folder: Path, device: str) -> Checkpoint:
 
 
 def load_graphs(folder: Path) -> Checkpoint[GraphNetwork]:
-    """Load a checkpoint whose graphs encode, where ONNX Runtime is installed.
-
-    Args:
-        folder: Folder of the checkpoint.
-
-    Raises:
-        CheckpointError: If the checkpoint or its graphs cannot be read, or there are none.
-    """
+    """Load a checkpoint whose graphs encode, where ONNX Runtime is installed."""
     config = read_config(folder)
     model_id = read_model_id(folder)
     manifest = read_graphs(folder, model_id)

@@ -97,15 +97,7 @@ class GraphNetwork:
         graphs: GraphSource,
         threads: int | None = None,
     ) -> None:
-        """Take what is no arithmetic.
-
-        Args:
-            config: Configuration of the network.
-            image: Preprocessing of photos.
-            text: Tokenizer of texts.
-            graphs: Graphs of the checkpoint.
-            threads: Number of threads that compute a batch, or None for `compute_threads`.
-        """
+        """Take the readers of inputs, and the graphs; `threads` compute a batch."""
         self.config = config
         self.image, self.text = GraphSide(image), GraphSide(text)
         trunk = config.image_tower.trunk
@@ -124,14 +116,7 @@ class GraphNetwork:
         tokenizer: Tokenizer,
         graphs: GraphSource,
     ) -> GraphNetwork:
-        """Build the network of a checkpoint.
-
-        Args:
-            config: Configuration of the network.
-            manifest: Manifest of the graphs.
-            tokenizer: Tokenizer of the checkpoint.
-            graphs: Graphs of the checkpoint.
-        """
+        """Build the network of a checkpoint."""
         image = GraphPhotoReader(config.image_encoder, manifest.image)
         text = Tokenization(config.text_encoder, tokenizer)
         # Of the recurrent encoders, whose configurations are complete.

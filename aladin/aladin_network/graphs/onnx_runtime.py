@@ -28,15 +28,7 @@ class Graph:
     """A graph that is ready to run; safe to use from any number of threads."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        """Load a graph.
-
-        Args:
-            path: File of the graph.
-            threads: Number of threads that compute one batch.
-
-        Raises:
-            CheckpointError: If the package cannot load the graph.
-        """
+        """Load a graph."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -59,11 +51,7 @@ class Graph:
             raise CheckpointError(f"{path}: {ONNX_RUNTIME} cannot load it ({reason})") from error
 
     def run(self, inputs: Arrays) -> Sequence[NDArray[Any]]:
-        """Compute the outputs `OUTPUTS`, on the caller's thread and on others if there are several.
-
-        Returns:
-            Arrays that belong to the caller.
-        """
+        """Compute `OUTPUTS`, on the caller's thread and others; the arrays belong to the caller."""
         return cast(Sequence[NDArray[Any]], self._session.run(OUTPUTS, dict(inputs)))
 
 
@@ -88,25 +76,13 @@ class GraphSource:
     """The graphs of a checkpoint, each loaded when it is first asked for; thread-safe."""
 
     def __init__(self, checkpoint: Path) -> None:
-        """Load nothing yet.
-
-        Args:
-            checkpoint: Folder of the checkpoint.
-        """
+        """Load nothing yet."""
         self._checkpoint = checkpoint
         self._opened: dict[tuple[Modality, int], Graph] = {}
         self._lock = threading.Lock()
 
     def get(self, modality: Modality, threads: int) -> Graph:
-        """Return a graph.
-
-        Args:
-            modality: Tower.
-            threads: Number of threads that compute a batch.
-
-        Raises:
-            CheckpointError: If the package cannot load the graph.
-        """
+        """Return a graph."""
         key = modality, threads
         graph = self._opened.get(key)
         if graph is not None:

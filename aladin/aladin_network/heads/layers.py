@@ -65,9 +65,6 @@ def layout_of(mask: Tensor) -> Padded:
 
     On a GPU the processor would have to wait for the number of real tokens, and an exported graph
     has no number of its own for them.
-
-    Args:
-        mask: (batch, tokens) bool, True at real tokens.
     """
     if mask.is_cuda or torch.compiler.is_compiling() or bool(mask.all()):
         return Padded(mask)
@@ -86,12 +83,7 @@ class ChannelDropout(nn.Module):
         self.probability = probability
 
     def forward(self, states: Tensor, layout: Padded | None = None) -> Tensor:
-        """Drop channels in training.
-
-        Args:
-            states: (batch, tokens, dim) states, or the rows of `layout`.
-            layout: Layout of the states, or None for (batch, tokens, dim).
-        """
+        """Drop channels of (batch, tokens, dim) states, or of the rows of `layout`, in training."""
         if not self.training or self.probability == 0:
             return states
         keep = 1 - self.probability
@@ -147,12 +139,7 @@ class TransformerLayer(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, rows: Tensor, layout: Padded) -> Tensor:
-        """Run the layer.
-
-        Args:
-            rows: States in the layout of the batch.
-            layout: Layout of the batch.
-        """
+        """Run the layer on states in the layout of the batch."""
         if self.norm == "pre":
             attended = self._attend(self.attention_norm(rows), layout)
             rows = rows + self.dropout(attended, layout)
@@ -184,11 +171,7 @@ class TransformerStack(nn.Module):
         dropout: float,
         norm: Norm = "post",
     ) -> None:
-        """Build `layers` layers.
-
-        Raises:
-            ConfigError: If `width` is not a multiple of `heads`.
-        """
+        """Build `layers` layers."""
         super().__init__()
         if width % heads:
             raise ConfigError(f"width {width} is not a multiple of {heads} attention heads")
@@ -198,15 +181,7 @@ class TransformerStack(nn.Module):
         self.final_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Attend within each sequence.
-
-        Args:
-            states: (batch, tokens, width) float.
-            mask: (batch, tokens) bool, True at real tokens; padding is never attended to.
-
-        Returns:
-            (batch, tokens, width) float; what stands at padding means nothing.
-        """
+        """Attend within each sequence of (batch, tokens, width) states; padding means nothing."""
         if not self.layers:
             return self.final_norm(states)
         layout = layout_of(mask)

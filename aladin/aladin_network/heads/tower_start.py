@@ -35,18 +35,13 @@ def fit_to_towers(
 ) -> tuple[ModelConfig, TowerProjections | None]:
     """Complete the heads that start with the towers' projections.
 
-    Args:
-        config: Configuration of a recipe.
-        image: Projection of the image encoder's source, or None if it has none.
-        text: Projection of the text encoder's source, or None if it has none.
-
     Returns:
         The configuration with the heads' sizes, and the projections; None where no head starts
         from them.
 
     Raises:
-        ConfigError: If a head is to be initialised from towers that do not allow it or do not
-            belong together.
+        ConfigError: If a head is to start from towers that do not allow it or do not belong
+            together.
     """
     matching, alignment = config.matching, config.alignment
     starts = {"matching": matching.start, "alignment": alignment.start}
@@ -91,13 +86,10 @@ def _faults_of_heads(config: ModelConfig, dim: int) -> Iterator[tuple[bool, str]
 
 @torch.no_grad()
 def start_as(head: nn.ModuleDict, projections: TowerProjections) -> None:
-    """Set a head's linear maps to the towers' projections.
+    """Set a head's linear maps, "image" and "text", to the towers' projections.
 
-    Args:
-        head: "image" and "text", each `torch.nn.Linear`. Where they are narrower than the
-            projections, a random orthonormal map that both share follows: it keeps cosines about
-            as they were (Johnson and Lindenstrauss), at an error of one over the root of its size.
-        projections: Projections of the towers.
+    Where they are narrower, a random orthonormal map that both share follows: it keeps cosines
+    about as they were (Johnson and Lindenstrauss), at an error of one over the root of its size.
     """
     narrow = torch.eye(projections.dim)
     layers = {name: layer for name, layer in head.items() if isinstance(layer, nn.Linear)}

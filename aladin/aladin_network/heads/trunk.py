@@ -40,14 +40,10 @@ class Trunk(nn.Module):
         )
 
     def projected(self, features: Features, cached: bool) -> Tensor:
-        """Normalise and project an encoder's states, with dropout in training.
+        """Normalise and project an encoder's states to (batch, tokens, width).
 
-        Args:
-            features: The encoder's output.
-            cached: Whether it comes from a cache, so that no gradient passes through it.
-
-        Returns:
-            (batch, tokens, width) states; what stands at padding means nothing.
+        With dropout in training. No gradient passes through `cached` features. What stands at
+        padding means nothing.
         """
         norm = self.norm
         if self.training and cached and isinstance(norm, nn.LayerNorm):

@@ -110,19 +110,7 @@ def resampled_difference(
     resamples: int = 1000,
     seed: int = 0,
 ) -> ResampledDifference:
-    """Draw the mean difference of two systems' rsums; see `resample_gains`.
-
-    Args:
-        ours: Ranks of the system that is claimed to be better, one entry per training seed.
-        theirs: Ranks of the other system, for the same queries; corresponding entries have the same
-            seed.
-        image_of_text: Row of each text's image.
-        resamples: Number of draws.
-        seed: Seed of the draws.
-
-    Raises:
-        ValueError: If the two systems do not have the same number of runs.
-    """
+    """Draw the mean difference of two systems' rsums; see `resample_gains`."""
     gains = [recall_gains(*pair) for pair in zip(ours, theirs, strict=True)]
     return resample_gains(gains, image_of_text, resamples, seed)
 

@@ -192,15 +192,7 @@ def _chosen(
     of_items: NDArray[np.float32],
     of_bank: NDArray[np.float32],
 ) -> NearestMean:
-    """Choose the constants of one score.
-
-    Args:
-        split: Split to choose on.
-        direction: Direction of search.
-        scores: Scores of all pairs of the split.
-        of_items: (items, queries) scores of the split's items for the bank's queries.
-        of_bank: (items, queries) the same scores of the other bank's items.
-    """
+    """Choose the constants of one score by the (items, queries) scores of items and bank."""
     axis = 1 if direction == "text_to_image" else 0
 
     def hits(constants: NearestMean) -> Tensor:

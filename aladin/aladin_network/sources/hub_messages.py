@@ -16,14 +16,7 @@ _OWN_FOLDERS = {"encoders": "training/FLICKR8K.md", "models": "training/BACKBONE
 
 
 def missing_folder(name: str) -> str | None:
-    """Describe what is missing if a name can only be that of a folder, and there is none.
-
-    Args:
-        name: Local folder, or name of a model on the hub.
-
-    Returns:
-        What was found instead, or None if the folder exists or the hub may know the name.
-    """
+    """Describe what is missing if a name can only be a folder's; None if the hub may know it."""
     first, *others = name.split("/")
     may_be_on_hub = len(others) < 2 and first not in ("", ".", "..", "~", *_OWN_FOLDERS)
     if may_be_on_hub or Path(name).is_dir():

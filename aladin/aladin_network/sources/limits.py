@@ -31,11 +31,7 @@ _WEIGHTS = ("*.safetensors", "*.bin")
 
 
 def check_model_folder(folder: Path) -> None:
-    """Check the files of a model in a local folder; nothing if there is no such folder.
-
-    Raises:
-        CheckpointError: If a file is too large, is no regular file, or asks for too much.
-    """
+    """Check the files of a model in a local folder; nothing if there is no such folder."""
     config = folder / "config.json"
     try:
         for path in sorted(path for each in ("*.json", *_WEIGHTS) for path in folder.glob(each)):
@@ -72,14 +68,7 @@ def _check_file(path: Path) -> None:
 
 
 def check_sizes(config: object) -> None:
-    """Check the numbers of a network's configuration.
-
-    Args:
-        config: Parsed JSON.
-
-    Raises:
-        ValueError: If one is larger than any network's.
-    """
+    """Raise ValueError if a number of a parsed configuration is larger than any network's."""
     try:
         numbers = list(_numbers(config, ""))
     except RecursionError:
@@ -107,11 +96,7 @@ def _numbers(value: object, name: str) -> Iterator[tuple[str, int]]:
 
 
 def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the tensors in a safetensors file, by name, without reading a tensor.
-
-    Raises:
-        CheckpointError: If the file cannot be read, or its header is damaged or too large.
-    """
+    """Return the shapes of the tensors in a safetensors file, by name, without reading a tensor."""
     try:
         header = _header(path)
         return {
@@ -142,10 +127,6 @@ def _header(path: Path) -> dict[str, Any]:
 
 
 def most_parameters(folder: Path) -> int | None:
-    """Return how many parameters the weights in a folder can have: none takes less than a byte.
-
-    Returns:
-        The number, or None if there are no weights in this folder.
-    """
+    """Return how many parameters a folder's weights can have at most; None without weights."""
     files = [path for each in _WEIGHTS for path in folder.glob(each)]
     return sum(path.stat().st_size for path in files) if files else None

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from aladin_network.encoders.divided_tower import LayerStack, find_layers
-from aladin_network.encoders.transformers_model import build_tower
+from aladin_network.encoders.pretrained import build_tower
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import (
     fine_tuned_names,
