@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
+from typing_extensions import override
 
 from aladin_network.config import ImageEncoderConfig
 from aladin_network.encoders.pixels import CellLayout
@@ -203,7 +204,7 @@ class Freezable(nn.Module):
             ConfigError: If this encoder cannot be divided there.
         """
         if last_layers is not None:
-            raise ConfigError("this encoder has no layers below which states can be kept")
+            raise ConfigError("cached: states are kept for image encoders only")
 
     def weights_digest(self) -> str:
         """Return the sha256 of all weights and buffers, by name.
@@ -234,8 +235,7 @@ class ImageEncoder(Freezable, ABC):
         projection: Projection of the source's tower, or None if it has none or there was no source.
         last_layers: Number of layers that are computed from `LayerStates`, or None if the encoder
             is not divided.
-        cells: Layout of a photo's cells, or None for a network that has no graph form.
-        no_graph: Reason why it has none.
+        no_graph: Reason why the network has no graph form, where `cells` is None.
     """
 
     reads: ClassVar[Reads]
@@ -245,7 +245,6 @@ class ImageEncoder(Freezable, ABC):
     num_tokens: int | None
     projection: Projection | None = None
     last_layers: int | None = None
-    cells: CellLayout | None = None
 
     @abstractmethod
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
@@ -275,6 +274,16 @@ class ImageEncoder(Freezable, ABC):
             ConfigError: If the configuration is impossible.
             CheckpointError: If the source cannot be loaded.
         """
+
+    @property
+    def cells(self) -> CellLayout | None:
+        """Layout of a photo's cells, or None for a network that has no graph form."""
+        return None
+
+    @override
+    def divide(self, last_layers: int | None) -> None:
+        if last_layers is not None:
+            raise ConfigError("this encoder has no layers below which states can be kept")
 
     @abstractmethod
     def preprocess(self, photo: Image.Image | RegionSet) -> ImageInput:

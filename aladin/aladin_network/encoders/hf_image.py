@@ -49,7 +49,6 @@ class HFImageEncoder(VisionTowerEncoder):
     """
 
     default_preprocessing = ImagePreprocessing()
-    cells: CellLayout
 
     def __init__(
         self,
@@ -61,16 +60,13 @@ class HFImageEncoder(VisionTowerEncoder):
         super().__init__(config, text_encoder, model)
         self._divided: DividedTower | None = None
         self._options = self._position_options()
-        self.dim, self.grid, self.has_cls, covered = self._probe()
+        self.dim, self.grid, self.has_cls, self._covered = self._probe()
         self.levels = [(side, side) for side in config.pyramid or ()] or [self.grid]
         if any(side < 1 or side > min(self.grid) for side in config.pyramid or ()):
             raise ConfigError(f"image_encoder: pyramid {config.pyramid}, the grid is {self.grid}")
         self.has_front = self.has_cls or config.pooled
         regions = sum(rows * columns for rows, columns in self.levels)
         self.num_tokens = regions + int(self.has_front)
-        self.cells = CellLayout(
-            dim=self.dim, num_tokens=self.num_tokens, grid=self.grid, covered=covered
-        )
 
     @staticmethod
     @override
@@ -83,6 +79,13 @@ class HFImageEncoder(VisionTowerEncoder):
             )
         if config.pooled and config.layers:
             raise ConfigError("image_encoder: a pooled vector has no further layers; drop one")
+
+    @property
+    @override
+    def cells(self) -> CellLayout:
+        return CellLayout(
+            dim=self.dim, num_tokens=self.num_tokens, grid=self.grid, covered=self._covered
+        )
 
     def preprocess(self, photo: Image.Image | RegionSet) -> Float[Tensor, "3 height width"]:
         """Convert an RGB photo to the network's input."""

@@ -29,6 +29,8 @@ _FILTERS = {
     "lanczos": Image.Resampling.LANCZOS,
 }
 
+_NO_REGIONS = "this network reads photos, not regions"
+
 # A photo longer than so many inputs in a row is not resized whole before the crop: a strip of a
 # million by one pixels would become one of a billion.
 _LONGEST_STRIP = 16
@@ -71,14 +73,17 @@ def preprocess_photo(
     photo: Image.Image | RegionSet, config: ImagePreprocessing
 ) -> Float[np.ndarray, "3 height width"]:
     """Resize, crop and normalise an RGB photo, to the numbers of its network's own processor."""
-    return _normalised(_resize_and_crop(_no_regions(photo), config), config)
+    if isinstance(photo, RegionSet):
+        raise InputError(_NO_REGIONS)
+    return _normalised(_resize_and_crop(photo, config), config)
 
 
 def preprocess_patches(
     photo: Image.Image | RegionSet, config: ImagePreprocessing, patch_px: int
 ) -> PatchArray:
     """Scale an RGB photo to as many patches as `config` allows, and cut it (NaFlex)."""
-    photo = _no_regions(photo)
+    if isinstance(photo, RegionSet):
+        raise InputError(_NO_REGIONS)
     rows, columns = patch_grid(photo.width, photo.height, config, patch_px)
     size = (columns * patch_px, rows * patch_px)
     if photo.size != size:
@@ -107,12 +112,6 @@ def patch_grid(
         fits = patches(height_px, middle) * patches(width_px, middle) <= config.max_patches
         low, high = (middle, high) if fits else (low, middle)
     return patches(height_px, low), patches(width_px, low)
-
-
-def _no_regions(photo: Image.Image | RegionSet) -> Image.Image:
-    if isinstance(photo, RegionSet):
-        raise InputError("this network reads photos, not regions")
-    return photo
 
 
 def input_window(

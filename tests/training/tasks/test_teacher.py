@@ -40,8 +40,12 @@ class CountedTeacher:
 
 @pytest.fixture
 def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
-    loaded = load_checkpoint(tiny_checkpoint)
-    return dataclasses.replace(loaded, config=dataclasses.replace(loaded.config, fusion=FUSION))
+    return with_fusion(load_checkpoint(tiny_checkpoint), FUSION)
+
+
+def with_fusion(checkpoint: Checkpoint, fusion: Fusion) -> Checkpoint:
+    config = dataclasses.replace(checkpoint.config, fusion=fusion)
+    return dataclasses.replace(checkpoint, config=config)
 
 
 @pytest.fixture
@@ -73,7 +77,7 @@ def test_the_fused_score_keeps_its_scale_at_a_weight_of_1(
     def fused(weight: float) -> torch.Tensor:
         fusion = dataclasses.replace(FUSION.text_to_image, weight=weight)
         both = Fusion(text_to_image=fusion, image_to_text=fusion)
-        return Teacher(dataclasses.replace(checkpoint, fusion=both), "fused").scores(batch)
+        return Teacher(with_fusion(checkpoint, both), "fused").scores(batch)
 
     torch.testing.assert_close(fused(1.0), fused(1 - 1e-6), rtol=1e-4, atol=1e-4)
 
