@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
 
 Scope = Literal["read", "write", "metrics"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -13,11 +15,13 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 # Prefix by which people and secret scanners recognize a key at once.
 PREFIX = "aladin_"
 _SECRET_BYTES = 32
+# A name can be written to a log line without escaping.
+NAME = r"[A-Za-z0-9._-]{1,64}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApiKey:
-    """A key as the service knows it; the secret itself is known to its user alone.
+    """A key as it is stored; the secret itself is known to its user alone.
 
     Attributes:
         name: Name that identifies the key in logs and in the file.
@@ -28,12 +32,16 @@ class ApiKey:
         created: Creation time in ISO 8601.
     """
 
-    name: str
-    sha256: str
-    scopes: frozenset[Scope]
-    requests_per_s: float | None = None
-    burst: int | None = None
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    scopes: Annotated[frozenset[Scope], Field(min_length=1)]
+    requests_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    burst: Annotated[int, Field(ge=1)] | None = None
     created: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.requests_per_s is None) != (self.burst is None):
+            raise ValueError("expected requests_per_s and burst, or neither")
 
 
 def new_secret() -> str:

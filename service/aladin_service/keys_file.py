@@ -9,63 +9,35 @@ import re
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from aladin_network.config import STRICT
 from aladin_network.errors import ConfigError
 from aladin_network.files import atomic_file, lock_to_write
-from aladin_service.api_key import ApiKey, Scope, digest, new_secret
+from aladin_service.api_key import NAME, ApiKey, Scope, digest, new_secret
 
 _OWNER_ONLY = 0o600
-# The name can be written to a log line without escaping.
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-class _StoredKey(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    name: str = Field(pattern=f"^{_NAME.pattern}$")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    scopes: list[Scope] = Field(min_length=1)
-    requests_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
-    burst: Annotated[int, Field(ge=1)] | None
-    created: str
-
-    @model_validator(mode="after")
-    def _rate_and_burst(self) -> _StoredKey:
-        if (self.requests_per_s is None) != (self.burst is None):
-            raise ValueError("expected requests_per_s and burst, or neither")
-        return self
-
-    def known(self) -> ApiKey:
-        """Return the key as the service knows it."""
-        return ApiKey(
-            name=self.name,
-            sha256=self.sha256,
-            scopes=frozenset(self.scopes),
-            requests_per_s=self.requests_per_s,
-            burst=self.burst,
-            created=self.created,
-        )
-
-
-class _StoredKeys(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+@dataclass(frozen=True, kw_only=True)
+class _KeyFile:
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     schema_version: Literal[1]
-    keys: list[_StoredKey]
+    keys: tuple[ApiKey, ...]
 
-    @model_validator(mode="after")
-    def _unique(self) -> _StoredKeys:
+    def __post_init__(self) -> None:
         for what in ("name", "sha256"):
-            values = [getattr(key, what) for key in self.keys]
-            if len(set(values)) < len(values):
+            if len({getattr(key, what) for key in self.keys}) < len(self.keys):
                 raise ValueError(f"two keys have the same {what}")
-        return self
+
+
+_KEY_FILE = TypeAdapter(_KeyFile)
 
 
 def read_keys(file: Path) -> tuple[ApiKey, ...]:
@@ -79,14 +51,13 @@ def read_keys(file: Path) -> tuple[ApiKey, ...]:
     except OSError as error:
         raise ConfigError(f"{file}: cannot read the keys: {error.strerror}") from None
     try:
-        stored = _StoredKeys.model_validate_json(data)
+        return _KEY_FILE.validate_json(data, strict=True).keys
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))
         raise ConfigError(
             f"{file}: not a valid key file: {f'{where}: ' if where else ''}{fault['msg']}"
         ) from None
-    return tuple(key.known() for key in stored.keys)
 
 
 def add_key(
@@ -113,7 +84,7 @@ def add_key(
     Raises:
         ConfigError: If the name is taken or invalid, or the file is not a key file.
     """
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(NAME, name):
         raise ConfigError(
             f"expected a name of up to 64 characters (A-Z a-z 0-9 . _ -), got {name!r}"
         )

@@ -286,6 +286,20 @@ def read_settings(workers: int | None = None) -> ServiceSettings:
         raise ConfigError("; ".join(faults)) from None
 
 
+def settings_with(workers: int | None = None, **given: object) -> ServiceSettings:
+    """Read the settings; those that are given, except None, take precedence.
+
+    Raises:
+        ConfigError: If a setting is invalid.
+    """
+    settings = read_settings(workers).model_copy(
+        update={name: value for name, value in given.items() if value is not None}
+    )
+    if settings.photos_root is not None and not settings.photos_root.is_dir():
+        raise ConfigError(f"photos_root: expected a folder, got {settings.photos_root}")
+    return settings
+
+
 def _check_names() -> None:
     known = [f"ALADIN_{name.upper()}" for name in ServiceSettings.model_fields]
     faults: list[str] = []

@@ -46,8 +46,10 @@ def demo(
     print_table(metrics_table("test scenes", result.rows))
     if serve:
         from aladin_service.http.server import serve_index
+        from aladin_service.settings import settings_with
+        from aladin_service.work.worker import WorkerPlan
 
-        serve_index(result.index, host, port)
+        serve_index(WorkerPlan(index=result.index, settings=settings_with()), host, port)
     else:
         typer.echo(f"search it: aladin search {result.index} TEXT", err=True)
 

@@ -90,14 +90,14 @@ def _open(
 
     limit_kernel_cache()  # before the next line imports torch, which reads it then
     from aladin_service.http.server import open_alone
+    from aladin_service.settings import settings_with
+    from aladin_service.work.worker import WorkerPlan
 
+    settings = settings_with(1, detector=detector, photos_root=photos_root)
     return open_alone(
-        index,
-        device=device,
-        first_stage=first_stage,
-        warm=warm,
-        detector=detector,
-        photos_root=photos_root,
+        WorkerPlan(
+            index=index, settings=settings, device=device, first_stage=first_stage, warm=warm
+        )
     )
 
 

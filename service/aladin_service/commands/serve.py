@@ -117,26 +117,24 @@ def serve(
     limit_kernel_cache()  # before torch is imported, which reads it then
     set_log_format(None if log_format is None else log_format)
 
-    from aladin_service.settings import read_settings
+    from aladin_service.settings import settings_with
 
-    if read_settings(workers).workers > 1:
+    settings = settings_with(
+        workers,
+        read_only=read_only or None,
+        keys_file=keys,
+        allow_anonymous=allow_anonymous or None,
+        detector=detector,
+        photos_root=photos_root,
+    )
+    if settings.workers > 1:
         from aladin_service.work.process_start import prepare_processes
 
         prepare_processes(index, device)  # it imports modules while this process does so, too
     from aladin_service.http.server import serve_index
+    from aladin_service.work.worker import WorkerPlan
 
-    serve_index(
-        index,
-        host,
-        port,
-        worker_count=workers,
-        read_only=read_only,
-        keys=keys,
-        allow_anonymous=allow_anonymous,
-        device=device,
-        first_stage=first_stage,
-        warm=warm,
-        detector=detector,
-        wait=wait,
-        photos_root=photos_root,
+    plan = WorkerPlan(
+        index=index, settings=settings, device=device, first_stage=first_stage, warm=warm
     )
+    serve_index(plan, host, port, wait=wait)

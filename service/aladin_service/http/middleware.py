@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from aladin_service.http.access.control import SHOWN_CLIENT_CHARS, answer_headers
+from aladin_service.http.access.control import DATA_HEADERS, HEADERS_BY_PATH, SHOWN_CLIENT_CHARS
 from aladin_service.http.error_responses import HUNG_UP, error_response
 from aladin_service.http.errors import (
     BodiesTooLargeError,
@@ -87,9 +88,42 @@ class LayeredApplication(FastAPI):
 
 
 @dataclass(slots=True)
-class _Sent:
+class _Exchange:
+    """A request and what was sent of its answer.
+
+    Attributes:
+        status: Status of the answer, or `HUNG_UP` as long as none was sent.
+        bytes: Size of the answer's body.
+    """
+
+    scope: Scope
+    record: RequestRecord
+    trace: OtelRequestTrace | None
+    outer_send: Send
+    started_s: float
     status: int = HUNG_UP
     bytes: int = 0
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer, with the headers that every answer has."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            own = (b"x-request-id", self.record.request_id.encode())
+            kept = HEADERS_BY_PATH.get(self.scope["path"], DATA_HEADERS)
+            message["headers"] = [*message["headers"], own, *kept]
+        else:
+            self.bytes += len(message.get("body", b""))
+        await self.outer_send(message)
+
+    async def fail(self, error: Exception, receive: Receive) -> None:
+        """Answer that an error was raised; raise it if half an answer is out."""
+        answer = error_response(error, self.record.request_id)
+        if answer.status_code >= 500:
+            where = f"{self.scope['method']} {_shown_path(self.scope)}"
+            _LOG.error("request %s: %s failed", self.record.request_id, where, exc_info=error)
+        if self.status != HUNG_UP:  # the connection has to break
+            raise error
+        await answer(self.scope, receive, self.send)
 
 
 class RequestContext:
@@ -98,25 +132,12 @@ class RequestContext:
     When the answer is out, or the client gone, the request is counted and logged in one line.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        metrics: Metrics,
-        tracing: OtelTracing | None = None,
-    ) -> None:
-        """Wrap an application.
-
-        Args:
-            app: The whole application, since this is the outermost middleware.
-            metrics: Metrics that count the requests.
-            tracing: Receiver of the traces.
-        """
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: OtelTracing | None = None) -> None:
         self._app = app
         self._metrics = metrics
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -129,56 +150,34 @@ class RequestContext:
         trace = None if self._tracing is None else self._tracing.begin(scope)
         if trace is not None:
             record.trace_id = trace.trace_id
-        sent = _Sent()
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                sent.status = message["status"]
-                own = (b"x-request-id", request_id.encode())
-                message["headers"] = [*message["headers"], own, *answer_headers(scope)]
-            else:
-                sent.bytes += len(message.get("body", b""))
-            await send(message)
-
+        exchange = _Exchange(scope, record, trace, send, started_s)
         try:
-            await self._app(scope, receive, send_with_id)
+            await self._app(scope, receive, exchange.send)
         except ClientDisconnect:
             _LOG.debug("client disconnected")
         except Exception as error:
-            answer = error_response(error, request_id)
-            if answer.status_code >= 500:
-                where = f"{scope['method']} {_shown_path(scope)}"
-                _LOG.exception("request %s: %s failed", request_id, where)
-            if sent.status != HUNG_UP:  # half an answer is out: the connection has to break
-                raise
-            await answer(scope, receive, send_with_id)
+            await exchange.fail(error, receive)
         finally:
             seconds = time.perf_counter() - started_s
             # In the loop's next turn: it writes at the end of each what was sent in it.
-            asyncio.get_running_loop().call_soon(self._finish, scope, record, sent, seconds, trace)
+            asyncio.get_running_loop().call_soon(self._finish, exchange, seconds)
             CURRENT_REQUEST.reset(before)
 
-    def _finish(
-        self,
-        scope: Scope,
-        record: RequestRecord,
-        sent: _Sent,
-        seconds: float,
-        trace: OtelRequestTrace | None,
-    ) -> None:
+    def _finish(self, exchange: _Exchange, seconds: float) -> None:
         """Count a request after its answer is sent, end its trace and write its log line."""
+        scope, record, status = exchange.scope, exchange.record, exchange.status
         # The template, such as /v1/items/{target}/{item_id}.
         route: str = getattr(scope.get("route"), "path_format", _OTHER)
-        self._metrics.request(scope["method"], route, sent.status, seconds)
-        if sent.status == 429:
+        self._metrics.request(scope["method"], route, status, seconds)
+        if status == 429:
             self._metrics.rejected(record.error_code or _OTHER)
-        if trace is not None:
+        if exchange.trace is not None:
             shown = None if route == _OTHER else route
-            trace.end(shown, None if sent.status == HUNG_UP else sent.status, record)
-        level = logging.DEBUG if route in _PROBES and sent.status < 400 else logging.INFO
+            exchange.trace.end(shown, None if status == HUNG_UP else status, record)
+        level = logging.DEBUG if route in _PROBES and status < 400 else logging.INFO
         if _ACCESS.isEnabledFor(level):
-            fields = _fields(scope, route, seconds, sent, record)
-            line = (scope["method"], fields["path"], sent.status, fields["ms"])
+            fields = _fields(exchange, route, seconds)
+            line = (scope["method"], fields["path"], status, fields["ms"])
             _ACCESS.log(level, "%s %s %d %.1f ms", *line, extra={FIELDS: fields})
 
 
@@ -189,22 +188,21 @@ def _shown_path(scope: Scope) -> str:
     return shown if shown.isprintable() else ascii(shown)[1:-1]
 
 
-def _fields(
-    scope: Scope, route: str, seconds: float, sent: _Sent, record: RequestRecord
-) -> dict[str, Any]:
+def _fields(exchange: _Exchange, route: str, seconds: float) -> dict[str, Any]:
     """Return the fields of the access log line of a request.
 
     Keys, other headers and what was searched for are left out: they are secrets and user data.
     """
+    scope, record = exchange.scope, exchange.record
     client = scope.get("client")
     key = scope["state"].get("key")
     fields: dict[str, Any] = {
         "method": scope["method"],
         "route": route,
         "path": _shown_path(scope),
-        "status": sent.status,
+        "status": exchange.status,
         "ms": round(1000 * seconds, 2),
-        "bytes": sent.bytes,
+        "bytes": exchange.bytes,
         "client": None if client is None else client[0][:SHOWN_CLIENT_CHARS],
         "key": None if key is None else key.name,
     }
@@ -248,66 +246,76 @@ class BodyLimit:
                 work, but would not show how long a slow client can stay connected.
         """
         self._app = app
-        self._max_bytes = max_bytes
-        self._max_bytes_in_all = max_bytes_in_all
-        self._timeout_s = timeout_s
-        self._held = 0  # bytes of all bodies
+        self.max_bytes = max_bytes
+        self.max_bytes_in_all = max_bytes_in_all
+        self.timeout_s = timeout_s
+        self.held = 0  # bytes of all bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        over = (declared_length(scope) or 0) > self._max_bytes
-        received = 0
-        deadline_s: float | None = None
-        whole = False
-
-        async def limited_receive() -> Message:
-            nonlocal received, deadline_s, whole
-            if whole:
-                return await receive()  # waits for the client to hang up, as long as it stays
-            if over:
-                # A client that waits for 100 Continue has sent nothing yet.
-                if headers.get("expect", "").lower() != "100-continue":
-                    await self._drain(receive)
-                raise BodyTooLargeError(self._max_bytes)
-            if deadline_s is None:
-                deadline_s = asyncio.get_running_loop().time() + self._timeout_s
-            try:
-                async with asyncio.timeout_at(deadline_s):
-                    message = await receive()
-            except TimeoutError:
-                raise BodyTimeoutError(self._timeout_s) from None
-            whole = not message.get("more_body", False)
-            length = len(message.get("body", b""))
-            received += length
-            self._held += length
-            if self._held > max(received, self._max_bytes_in_all):
-                raise BodiesTooLargeError
-            if received > self._max_bytes:
-                if not whole:
-                    await self._drain(receive)
-                raise BodyTooLargeError(self._max_bytes)
-            return message
-
+        body = _LimitedBody(self, scope, receive)
         try:
-            await self._app(scope, limited_receive, send)
+            await self._app(scope, body.receive, send)
         finally:
-            self._held -= received
+            self.held -= body.received
 
-    async def _drain(self, receive: Receive) -> None:
-        left = _DRAIN_LIMITS * self._max_bytes
+
+@dataclass(slots=True)
+class _LimitedBody:
+    """The body of one request.
+
+    Attributes:
+        received: Bytes of it so far.
+        whole: Whether all of it was received.
+        deadline_s: Time of the loop by which it has to be whole; None before the first read.
+    """
+
+    limit: BodyLimit
+    scope: Scope
+    outer_receive: Receive
+    received: int = 0
+    whole: bool = False
+    deadline_s: float | None = None
+
+    async def receive(self) -> Message:
+        """Receive the next part, or raise the error of the limit that it exceeds."""
+        if self.whole:
+            return await self.outer_receive()  # until the client hangs up
+        limit = self.limit
+        if self.deadline_s is None:
+            if (declared_length(self.scope) or 0) > limit.max_bytes:
+                # A client that waits for 100 Continue has sent nothing yet.
+                if Headers(scope=self.scope).get("expect", "").lower() != "100-continue":
+                    await self._drain()
+                raise BodyTooLargeError(limit.max_bytes)
+            self.deadline_s = asyncio.get_running_loop().time() + limit.timeout_s
         try:
-            async with asyncio.timeout(_DRAIN_S):
-                while left > 0:
-                    message = await receive()
-                    left -= len(message.get("body", b""))
-                    if not message.get("more_body", False):
-                        return
+            async with asyncio.timeout_at(self.deadline_s):
+                message = await self.outer_receive()
         except TimeoutError:
-            return
+            raise BodyTimeoutError(limit.timeout_s) from None
+        self.whole = not message.get("more_body", False)
+        length = len(message.get("body", b""))
+        self.received += length
+        limit.held += length
+        if limit.held > max(self.received, limit.max_bytes_in_all):
+            raise BodiesTooLargeError
+        if self.received > limit.max_bytes:
+            await self._drain()
+            raise BodyTooLargeError(limit.max_bytes)
+        return message
+
+    async def _drain(self) -> None:
+        """Discard what is still sent of a body that is too large, up to a limit."""
+        left = _DRAIN_LIMITS * self.limit.max_bytes
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_S):
+                while left > 0 and not self.whole:
+                    message = await self.outer_receive()
+                    left -= len(message.get("body", b""))
+                    self.whole = not message.get("more_body", False)
 
 
 def declared_length(scope: Scope) -> int | None:

@@ -8,12 +8,12 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
@@ -26,7 +26,6 @@ from aladin_network.errors import (
     missing_package,
 )
 from aladin_network.graphs.threads import set_compute_threads
-from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.http.access.policy import closed_policy, make_policy
 from aladin_service.http.app import create_app
 from aladin_service.http.connections import (
@@ -38,7 +37,7 @@ from aladin_service.http.connections import (
 from aladin_service.http.middleware import LayeredApplication
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
-from aladin_service.settings import ServiceSettings, read_settings
+from aladin_service.settings import ServiceSettings, settings_with
 from aladin_service.work.crashing_generations import is_fault
 from aladin_service.work.process_setup import (
     allow_open_files,
@@ -141,63 +140,23 @@ def server_config(app: ASGIApp, settings: ServiceSettings, proxies: Networks) ->
 
 
 def serve_index(
-    path: Path,
+    plan: WorkerPlan,
     host: str,
     port: int | None,
     *,
-    worker_count: int | None = None,
-    read_only: bool = False,
-    keys: Path | None = None,
-    allow_anonymous: bool = False,
-    device: DeviceName = "cpu",
-    first_stage: FirstStageName = "faiss",
-    warm: bool = False,
-    detector: str | None = None,
     wait: bool = False,
-    photos_root: Path | None = None,
-    photo_folders: Sequence[Path] = (),
-    exif: bool | None = None,
     on_listening: Callable[[str], None] = lambda address: None,  # noqa: ARG005
 ) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
-    Options that are given take precedence over the settings of the environment.
-
     Args:
-        path: Index folder.
+        plan: Index, settings, device and first stage.
         host: Address to listen on.
         port: Port; 0 for any free one; None for the first free one from 8000. It is logged.
-        worker_count: Number of worker processes, or 1 for threads of this process.
-        read_only: Whether to refuse adding and deleting items.
-        keys: File of API keys.
-        allow_anonymous: Whether requests without a key may search and read.
-        device: Device on which the network runs and searches.
-        first_stage: Retrieval of the candidates on that device.
-        warm: Whether to read the index files into memory before the first query.
-        detector: Detector of the regions of uploaded photos.
         wait: Whether to start without a live generation, and to answer as soon as there is one.
-        photos_root: Folder outside of which no photo is served.
-        photo_folders: Folders outside of which no photo is served, unless a photos root is set.
-        exif: Whether the EXIF data of added photos become metadata.
         on_listening: Called with the address of the page as soon as connections are accepted.
-
-    Raises:
-        IndexNotReadyError: If there is no live generation and `wait` is False.
-        ConfigError: If a setting or FORWARDED_ALLOW_IPS is invalid, the keys cannot be read, there
-            are no keys and the address is public, the address cannot be listened on, the packages
-            for traces are missing, or the detector is not that of the index's model.
-        SearchIndexError: If the live generation is damaged, or its vector database rejects the
-            service.
-        CheckpointError: If its model cannot be loaded.
     """
-    settings = _settings(
-        worker_count,
-        read_only=read_only or None,
-        keys_file=keys,
-        allow_anonymous=allow_anonymous or None,
-        detector=detector,
-        **{"photos_root": photos_root, "exif": exif},
-    )
+    settings = plan.settings
     metrics = Metrics()
     policy = make_policy(settings, host)
     proxies = trusted_proxies()
@@ -206,14 +165,6 @@ def serve_index(
     # Each query has a thread of its own; more threads inside it would compete with the others.
     set_compute_threads(1)
     silence_decoders()
-    plan = WorkerPlan(
-        index=path,
-        settings=settings,
-        device=device,
-        first_stage=first_stage,
-        warm=warm,
-        photo_folders=tuple(photo_folders),
-    )
     with ExitStack() as stack:
         unserved = stack.enter_context(ExitStack())
         workers = _make_workers(plan, metrics, unserved, wait=wait)
@@ -257,43 +208,18 @@ def open_tracing(*, wanted: bool) -> OtelTracing | None:
     return OtelTracing.to_collector()
 
 
-def open_alone(
-    path: Path,
-    *,
-    device: DeviceName = "cpu",
-    first_stage: FirstStageName = "faiss",
-    warm: bool = False,
-    detector: str | None = None,
-    photos_root: Path | None = None,
-) -> LayeredApplication:
+def open_alone(plan: WorkerPlan) -> LayeredApplication:
     """Open one index for a single client of this process, without HTTP.
 
-    Arguments and errors are those of `serve_index`.
-
-    Returns:
-        An application whose workers are threads; its lifespan starts them.
+    Its workers are threads, which the lifespan of the application starts.
     """
-    settings = _settings(1, detector=detector, photos_root=photos_root)
     metrics = Metrics()
     set_compute_threads(1)
     silence_decoders()
-    plan = WorkerPlan(
-        index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
-    )
     with ExitStack() as unserved:
         workers = _make_workers(plan, metrics, unserved, wait=False)
         unserved.pop_all()
-    return create_app(workers, settings, metrics, policy=closed_policy())
-
-
-def _settings(worker_count: int | None, **given: Any) -> ServiceSettings:
-    """Read the settings; those given here, except None, take precedence."""
-    settings = read_settings(worker_count).model_copy(
-        update={name: value for name, value in given.items() if value is not None}
-    )
-    if settings.photos_root is not None and not settings.photos_root.is_dir():
-        raise ConfigError(f"photos_root: expected a folder, got {settings.photos_root}")
-    return settings
+    return create_app(workers, plan.settings, metrics, policy=closed_policy())
 
 
 def _log_address(listener: socket.socket) -> str:
@@ -319,7 +245,7 @@ def check_address(host: str, port: int | None, keys: Path | None = None) -> None
         ConfigError: If the port is in use, the address is not one of this machine, a setting is
             invalid, or the address is public.
     """
-    make_policy(_settings(None, keys_file=keys), host)
+    make_policy(settings_with(keys_file=keys), host)
     _listen(host, port).close()
 
 

@@ -73,7 +73,8 @@ def open_library(
     ):
         # Imported now: it takes seconds, in which the other process begins.
         from aladin_service.http.server import check_address, serve_index
-        from aladin_service.settings import read_settings
+        from aladin_service.settings import read_settings, settings_with
+        from aladin_service.work.worker import WorkerPlan
 
         token, keys = "", read_settings().keys_file
         if keys is None:
@@ -90,15 +91,12 @@ def open_library(
             claim.announce(address)
             on_address(address)
 
-        serve_index(
-            plan.index,
-            host,
-            port,
-            keys=keys,
-            photo_folders=library.folders,
-            exif=plan.exif,
-            on_listening=announce,
+        workers = WorkerPlan(
+            index=plan.index,
+            settings=settings_with(keys_file=keys, exif=plan.exif),
+            photo_folders=tuple(library.folders),
         )
+        serve_index(workers, host, port, on_listening=announce)
 
 
 class _Keeper:

@@ -150,6 +150,13 @@ def unreliable_reason(code: str | None) -> str:
     return _REASONS.get(code or "", code or "the index's calibration may not judge this query")
 
 
+# What was asked for and not applied, by its code in `degraded`.
+_NOT_APPLIED = {
+    "explain": "--explain was not applied: the alignment of the index's model was not trained",
+    "lexical": "--lexical was not applied: an index in a vector database has no words",
+}
+
+
 def answer_lines(
     answer: SearchAnswer, known: Sequence[str] = (), *, filtered: bool = False
 ) -> Iterator[str]:
@@ -165,15 +172,29 @@ def answer_lines(
         filtered: Whether the search had a filter. Where nothing passes it, that is all that is
             said.
     """
-    names = " or ".join(repr(name) for name in answer.unknown_fields)
-    more = f" and {len(known) - _NAMED_FIELDS} more" if len(known) > _NAMED_FIELDS else ""
-    fields = f"; there are {', '.join(known[:_NAMED_FIELDS])}{more}" if known else ""
-    if names and not answer.hits:
-        yield f"no item has a field {names} to {'filter' if filtered else 'sort'} by{fields}"
-        return
-    if filtered and not answer.hits and answer.no_match is None:
+    unknown = " or ".join(map(repr, answer.unknown_fields))
+    if unknown and not answer.hits:
+        wanted = "filter" if filtered else "sort"
+        yield f"no item has a field {unknown} to {wanted} by{_listed(known)}"
+    elif filtered and not answer.hits and answer.no_match is None:
         yield "nothing passes the filter"
-        return
+    else:
+        yield from _hits_lines(answer)
+        yield from _notes(answer)
+        if unknown:
+            yield (
+                f"no item has a field {unknown} to sort by: the hits are in the order of relevance"
+                f"{_listed(known)}"
+            )
+
+
+def _listed(known: Sequence[str]) -> str:
+    """List the fields of an index, up to a number, as the end of a sentence."""
+    more = f" and {len(known) - _NAMED_FIELDS} more" if len(known) > _NAMED_FIELDS else ""
+    return f"; there are {', '.join(known[:_NAMED_FIELDS])}{more}" if known else ""
+
+
+def _hits_lines(answer: SearchAnswer) -> Iterator[str]:
     judged = answer.probabilities_reliable is True
     probability = f"  {'prob.':>5}" if judged else ""
     yield f"{'rank':>4}  {'score':>8}  {'match':>12}  {'align':>13}{probability}  item"
@@ -188,24 +209,18 @@ def answer_lines(
             yield f"{'':>6}{scores.score:>8.3f}  {part.role} {asked}"
             for line in _evidence_lines(scores):
                 yield f"  {line}"
+
+
+def _notes(answer: SearchAnswer) -> Iterator[str]:
     if answer.no_match:
         yield "nothing is likely to match"
-    if "min_probability" in answer.degraded:
-        reason = unreliable_reason(answer.unreliable_because)
-        yield f"--min-probability was not applied: {reason}"
+    reason = unreliable_reason(answer.unreliable_because)
+    notes = {"min_probability": f"--min-probability was not applied: {reason}"} | _NOT_APPLIED
+    yield from (note for code, note in notes.items() if code in answer.degraded)
     if answer.suggestion:
         wanted, *negated = (part.text for part in answer.suggestion)
         excluded = " ".join(f"--not {shlex.quote(each)}" for each in negated)
         yield f"to exclude what the words negate: {shlex.quote(wanted)} {excluded}"
-    if "explain" in answer.degraded:
-        yield "--explain was not applied: the alignment of the index's model was not trained"
-    if "lexical" in answer.degraded:
-        yield "--lexical was not applied: an index in a vector database has no words"
-    if names:
-        yield (
-            f"no item has a field {names} to sort by: the hits are in the order of relevance"
-            f"{fields}"
-        )
 
 
 def _hit_line(hit: SearchHit, *, judged: bool) -> str:

@@ -23,6 +23,8 @@ from aladin_service.http.agents import client_of
 from aladin_service.http.server import open_alone
 from aladin_service.mcp.arguments import SearchArguments, ShowArguments
 from aladin_service.mcp.tools import THUMBNAIL_PX, TOOL_NAMES, make_server
+from aladin_service.settings import settings_with
+from aladin_service.work.worker import WorkerPlan
 from tests.service.engine_world import EngineWorld
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +54,7 @@ class Agent:
 @asynccontextmanager
 async def served(index: Path) -> AsyncGenerator[Agent]:
     """The tools over an index of this process."""
-    app = open_alone(index)
+    app = open_alone(WorkerPlan(index=index, settings=settings_with(1)))
     async with app.router.lifespan_context(app):
         yield Agent(client_of(app))
 
@@ -360,7 +362,7 @@ async def test_an_unknown_id_is_named(opened: Opened) -> None:
 async def test_what_fails_inside_is_not_told(
     index_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = open_alone(index_folder)
+    app = open_alone(WorkerPlan(index=index_folder, settings=settings_with(1)))
     async with app.router.lifespan_context(app):
         agent = Agent(client_of(app))
 

@@ -1,7 +1,7 @@
 """ASGI middleware for access control, and the security headers of all responses.
 
-`AccessControl` authenticates and authorizes a request before its body is read. `answer_headers` are
-the headers that restrict what a browser may do with a response, errors included.
+`AccessControl` authenticates and authorizes a request before its body is read. The headers restrict
+what a browser may do with a response.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from aladin_network.errors import AladinError
 from aladin_service.api_key import ApiKey
 from aladin_service.api_key import Scope as KeyScope
 from aladin_service.http.access.audit import WriteRecord, log_write
-from aladin_service.http.access.origins import foreign_origin, is_own_host
+from aladin_service.http.access.origins import check_site, is_own_host
 from aladin_service.http.access.policy import AccessPolicy, KeyRing
 from aladin_service.http.access.rate_limits import TokenBucket
 from aladin_service.http.error_responses import error_response, unknown_route_response
 from aladin_service.http.errors import (
-    CrossSiteError,
     MissingScopeError,
     RateLimitedError,
     TooManyWrongKeysError,
@@ -44,16 +43,17 @@ _PAGE = (
     # Photos that require a key are fetched and shown as blobs, as is a query photo.
     "img-src 'self' blob:"
 )
-_POLICIES = dict.fromkeys(("/", "/docs"), f"{_NOTHING}; {_PAGE}".encode())
-_DATA_POLICY = _NOTHING.encode()
-
-_FIXED = [
+# Headers of every answer, errors included; those of the pages let them load our own files.
+DATA_HEADERS = [
     # Browsers use the declared content type of an answer, without inspecting its contents.
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     # Other sites cannot show our photos; pages of allowed origins read them with fetch.
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", _NOTHING.encode()),
 ]
+_PAGE_HEADERS = [*DATA_HEADERS[:-1], (b"content-security-policy", f"{_NOTHING}; {_PAGE}".encode())]
+HEADERS_BY_PATH = dict.fromkeys(("/", "/docs"), _PAGE_HEADERS)
 
 
 class Needed(NamedTuple):
@@ -198,26 +198,34 @@ class AccessControl:
         policy, state = self._policy, scope["state"]
         try:
             if scope["method"] not in _SAFE_METHODS:
-                origin = foreign_origin(headers, policy.origins)
-                if origin is not None:
-                    raise CrossSiteError(origin)
+                check_site(headers, policy.origins)
             key = None if policy.keys is None else self._key(policy.keys, headers, scope)
             state["key"] = key
-            if needed not in (policy.anonymous if key is None else key.scopes):
-                if key is None and policy.keys is not None:
-                    raise UnauthorizedError("an API key is required", has_key=False)
-                raise MissingScopeError(needed, None if key is None else key.name)
-            if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
-                raise UnknownHostError(headers.get("host", ""))
-            if key is not None or policy.clients is not None:
-                limit = self._limit(key, scope)
-                state["limit"] = limit
-                if limit is not None:
-                    limit.take(1)
+            limit = state["limit"] = self._admit(needed, key, headers, scope)
+            if limit is not None:
+                limit.take(1)
         except AladinError as error:
             await error_response(error, state["request_id"])(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+    def _admit(
+        self, needed: KeyScope, key: ApiKey | None, headers: Headers, scope: Scope
+    ) -> TokenBucket | None:
+        """Return the rate limit of a request that may do what it wants, or None if it has none."""
+        policy = self._policy
+        if key is not None and policy.keys is not None:
+            if needed not in key.scopes:
+                raise MissingScopeError(needed, key.name)
+            return policy.keys.bucket(key)
+        if needed not in policy.anonymous:
+            if policy.keys is not None:
+                raise UnauthorizedError("an API key is required", has_key=False)
+            raise MissingScopeError(needed, None)
+        host = headers.get("host", "")
+        if not is_own_host(host, policy.hosts):
+            raise UnknownHostError(host)
+        return None if policy.clients is None else policy.clients.of(_client(scope))
 
     def _key(self, keys: KeyRing, headers: Headers, scope: Scope) -> ApiKey | None:
         try:
@@ -242,12 +250,6 @@ class AccessControl:
             self._policy.wrong_keys.of(_client(scope)).take(1)
         except RateLimitedError as error:
             raise TooManyWrongKeysError(error.retry_after_s) from None
-
-    def _limit(self, key: ApiKey | None, scope: Scope) -> TokenBucket | None:
-        policy = self._policy
-        if key is not None and policy.keys is not None:
-            return policy.keys.bucket(key)
-        return None if policy.clients is None else policy.clients.of(_client(scope))
 
     async def _audited(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         state: dict[str, Any] = scope["state"]
@@ -278,15 +280,3 @@ def _client(scope: Scope) -> str:
     """Return the address of a request's client; there is none for a Unix socket."""
     client: tuple[str, int] | None = scope.get("client")
     return "" if client is None else client[0]
-
-
-def answer_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return the headers that every answer has, errors included.
-
-    Args:
-        scope: Scope of the request.
-    """
-    return [
-        *_FIXED,
-        (b"content-security-policy", _POLICIES.get(scope["path"], _DATA_POLICY)),
-    ]

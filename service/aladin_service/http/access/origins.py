@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from aladin_network.errors import ConfigError
+from aladin_service.http.errors import CrossSiteError
 
 ANY_HOST = "*"
 
@@ -68,28 +69,26 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def foreign_origin(headers: Headers, allowed: Collection[str]) -> str | None:
-    """Return the foreign origin of a request; None for our own, an allowed one, or no page.
-
-    Args:
-        headers: Headers of the request.
-        allowed: Allowed origins.
-    """
+def check_site(headers: Headers, allowed: Collection[str]) -> None:
+    """Reject a request of a page of another site; its own, allowed ones and no page pass."""
     origin = headers.get("origin")
     if origin is not None and origin in allowed:
-        return None
+        return
     # No page can set this header, and it is correct even if a proxy has changed the Host header.
     site = headers.get("sec-fetch-site")
     if site is not None:
-        return None if site in ("same-origin", "none") else origin or site
-    if origin is None:
-        return None
-    host = headers.get("host")  # HTTP/1.0 need not have one, and the origin "null" names none
+        if site not in ("same-origin", "none"):
+            raise CrossSiteError(origin or site)
+    elif origin is not None and not _is_own(origin, headers.get("host")):
+        raise CrossSiteError(origin)
+
+
+def _is_own(origin: str, host: str | None) -> bool:
+    # HTTP/1.0 need not have a host, and the origin "null" names none.
     try:
-        is_own = bool(host) and urlsplit(origin).netloc == host
+        return bool(host) and urlsplit(origin).netloc == host
     except ValueError:  # a malformed address, such as http://[
-        is_own = False
-    return None if is_own else origin
+        return False
 
 
 def check_origins(origins: Collection[str]) -> None:
