@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from aladin_index.search.options import SearchOptions
     from aladin_index.search.results import SearchAnswer
     from aladin_service.client import Search
-    from aladin_service.evidence.pairs import PairQuery
-    from aladin_service.search.job import PartsQuery
+    from aladin_service.search.job import PartsQuery, PlainQuery
 
 
 # httpx does without this module where it cannot be imported.
@@ -256,7 +255,7 @@ def _only_word(first: str | None, second: str | None) -> str | None:
 
 def _search_here(
     index: Path,
-    query: PairQuery | PartsQuery,
+    query: PlainQuery | PartsQuery,
     target: Target | None,
     options: SearchOptions,
     place: SearchDevice,

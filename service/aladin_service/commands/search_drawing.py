@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aladin_index.search.results import SearchAnswer
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.client import AladinClient, Search
-    from aladin_service.evidence.pairs import PairQuery
+    from aladin_service.search.job import PlainQuery
 
 ExplainOption = Annotated[
     bool, typer.Option("--explain", help="Show which word matched which region.")
@@ -58,7 +58,7 @@ def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
 
 
 def draw_here(
-    searcher: TwoStageSearcher, query: PairQuery, encoded: Term, answer: SearchAnswer
+    searcher: TwoStageSearcher, query: PlainQuery, encoded: Term, answer: SearchAnswer
 ) -> list[bytes]:
     """Draw the hits of a search of an open index, each separately.
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from aladin_index.search.options import SearchOptions
     from aladin_index.search.results import Box
     from aladin_service.client import Search
-    from aladin_service.evidence.pairs import PairQuery
-    from aladin_service.search.job import PartsQuery
+    from aladin_service.search.job import PartsQuery, PlainQuery
 
 AndOption = Annotated[
     list[str] | None,
@@ -119,7 +118,7 @@ class GivenQuery:
         if not (given or self.also or self.like):
             raise InputError("--not: expected TEXT, --image, --id, --and or --like, too")
 
-    def query(self) -> PairQuery | PartsQuery:
+    def query(self) -> PlainQuery | PartsQuery:
         """Return the query for an index.
 
         Raises:

@@ -13,9 +13,7 @@ from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.photos.files import PhotoFile, PhotosRoot
 from aladin_network.types import OTHER_TARGET_OF, TARGET_OF, Modality
 from aladin_service.photos.photo_bytes import PhotoGoneError, photo_version, served_photo
-from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
-
-PairQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
+from aladin_service.search.job import ItemQuery, PlainQuery, TextQuery
 
 
 class Pair(NamedTuple):
@@ -27,18 +25,22 @@ class Pair(NamedTuple):
         query_item: Item that is the query, or None if the query is a text or a photo.
         collection: Collection of the item.
         item: Item of the other modality, or for a part of a photo another photo.
-        photo: File or bytes of the photo, of two that of the item; None if the index does not have
-            it.
-        query_photo: File or bytes of the query's photo if the item is a photo, too.
+        query_photo: File or bytes of the query's photo; None for a text, or if it is not available.
+        item_photo: File of the item's photo; None for a text, or if it is not available.
     """
 
-    query: PairQuery
+    query: PlainQuery
     modality: Modality
     query_item: StoredItem | None
     collection: Collection
     item: StoredItem
-    photo: PhotoFile | bytes | None
-    query_photo: PhotoFile | bytes | None = None
+    query_photo: PhotoFile | bytes | None
+    item_photo: PhotoFile | None
+
+    @property
+    def photo(self) -> PhotoFile | bytes | None:
+        """The photo of a text and a photo."""
+        return self.item_photo if self.modality == "text" else self.query_photo
 
     @property
     def is_of_photos(self) -> bool:
@@ -48,24 +50,14 @@ class Pair(NamedTuple):
 
 def find_pair(
     searcher: TwoStageSearcher,
-    query: PairQuery,
+    query: PlainQuery,
     item_id: str,
     photos_root: PhotosRoot | None = None,
 ) -> Pair:
-    """Look up the items and the photo of a pair without encoding anything.
+    """Look up the items and photos of a pair without encoding anything.
 
-    Args:
-        searcher: Searcher of the index.
-        query: Text or photo, or the id of one.
-        item_id: Id of a photo if the query is a text, of a text if it is a photo, of either if it
-            is a part of a photo.
-        photos_root: Folder outside of which no photo of the index is shown, or None.
-
-    Raises:
-        UnknownItemError: If no item has this id or that of the query.
-        NoSuchTargetError: If the index has no items of the other modality.
-        InputError: If the query and the item have the same modality and the query has no box, or
-            the alignment of the index's model was not trained.
+    The item is a photo if the query is a text, a text if it is a photo, and either if it is a part
+    of a photo. No photo of the index outside of `photos_root` is shown.
     """
     index = searcher.index
     if not index.checkpoint.alignment_trained:
@@ -74,30 +66,21 @@ def find_pair(
             "regions say nothing about words; `aladin train finetune-clip` trains one"
         )
     query_item: StoredItem | None = None
-    modality: Modality
-    match query:
-        case TextQuery():
-            modality = "text"
-        case PhotoQuery() | RegionsQuery():
-            modality = "image"
-        case ItemQuery(asked_id):
-            query_item, modality = searcher.find_item(asked_id)
-    box = None if isinstance(query, TextQuery) else query.box
-    if box is not None and modality == "text":
-        raise InputError("box: expected a photo to take a part of, got a text")
-    collection, item = _find_other(searcher, modality, item_id, has_box=box is not None)
-    if isinstance(query, PhotoQuery):
-        photo = query.data
-    elif isinstance(query, RegionsQuery):
-        photo = query.photo
+    if isinstance(query, ItemQuery):
+        query_item, modality = searcher.find_item(query.item_id)
+        picture = None
     else:
-        shown = item if modality == "text" else query_item
-        photo = None if shown is None else served_photo(index.path, shown, photos_root)
-    pair = Pair(query, modality, query_item, collection, item, photo)
-    if pair.is_of_photos:
-        own = served_photo(index.path, item, photos_root)
-        pair = pair._replace(photo=own, query_photo=photo)
-    return pair
+        modality, picture = query.modality, query.picture
+    if query.box is not None and modality == "text":
+        raise InputError("box: expected a photo to take a part of, got a text")
+    collection, item = _find_other(searcher, modality, item_id, has_box=query.box is not None)
+
+    def photo_of(item: StoredItem | None, is_photo: bool) -> PhotoFile | None:
+        return served_photo(index.path, item, photos_root) if item and is_photo else None
+
+    asked = picture or photo_of(query_item, modality == "image")
+    own = photo_of(item, collection.target == "images")
+    return Pair(query, modality, query_item, collection, item, asked, own)
 
 
 def _find_other(
@@ -149,7 +132,7 @@ def drawing_version(searcher: TwoStageSearcher, pair: Pair) -> str:
     Returns:
         64 hexadecimal digits that reveal nothing about the contents.
     """
-    shown = [_photo_state(photo, pair.item.id) for photo in (pair.photo, pair.query_photo)]
+    shown = [_photo_state(photo, pair.item.id) for photo in (pair.item_photo, pair.query_photo)]
     query = pair.query
     asked = query.text if isinstance(query, TextQuery) else query.box
     manifest = searcher.index.manifest

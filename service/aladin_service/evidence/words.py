@@ -60,25 +60,19 @@ class Piece(NamedTuple):
 
     Attributes:
         text: Text of the piece, possibly white space.
-        region: Region that it matched, or None if it has no evidence.
-        score: Score of its word, the sum over its tokens.
-        share: Share of its word, the sum over its tokens.
+        word: Evidence of the word, with the sums over its tokens, or None for a piece without.
+        region: Region that it matched.
         strength: Absolute share relative to the largest of the text, from 0 to 1.
     """
 
     text: str
+    word: Evidence | None = None
     region: Region | None = None
-    score: float = 0.0
-    share: float = 0.0
     strength: float = 0.0
 
 
 def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], list[Region]]:
-    """Split a text into pieces with and without evidence.
-
-    Returns:
-        The pieces, and the regions in the order of their first word.
-    """
+    """Split a text into pieces, and return its regions in the order of their first word."""
     words = join_evidence(text, evidence)
     regions: dict[int, Region] = {}
     for word in words:
@@ -92,8 +86,7 @@ def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], l
         if word.start > end:
             pieces.append(Piece(_cut(text[end : word.start])))
         strength = abs(word.share) / largest
-        region = regions[word.region]
-        pieces.append(Piece(word.token, region, word.score, word.share, strength))
+        pieces.append(Piece(word.token, word, regions[word.region], strength))
         end = word.end
     if end < len(text):
         pieces.append(Piece(_cut(text[end:])))
@@ -170,10 +163,10 @@ def _chips(pieces: Sequence[Piece], width: float) -> Iterator[_Chip]:
     for piece in pieces:
         text = printable(piece.text)
         is_parted = is_parted or text[:1].isspace()
-        if piece.region is not None:
-            share = f"{piece.region.letter}  {100 * piece.share:z.1f} %"
+        if piece.region is not None and piece.word is not None:
+            share = f"{piece.region.letter}  {100 * piece.word.share:z.1f} %"
             shown = shortened(text.strip(), WORD_PX, width - 2 * _INSIDE_PX)
-            lines = (shown, number(piece.score), share)
+            lines = (shown, number(piece.word.score), share)
             widest = max(map(width_px, lines, _SIZES_PX))
             yield _Chip(lines, widest + 2 * _INSIDE_PX, piece, _BETWEEN_PX * is_parted)
             is_parted = False
@@ -207,9 +200,9 @@ def _lines(chips: Sequence[_Chip], width: float) -> list[list[int]]:
 
 def _chip_marks(chip: _Chip, x: float, y: float) -> list[Mark]:
     piece = chip.piece
-    if piece.region is None:
+    if piece.region is None or piece.word is None:
         return [Text(x, y + _BASELINES[0], chip.lines[0], WORD_PX, FAINT_INK)]
-    is_against = piece.share < 0
+    is_against = piece.word.share < 0
     background = tint(AGAINST if is_against else piece.region.colour, piece.strength)
     outline = INK if is_against else piece.region.colour
     box = (x, y, x + chip.width_px, y + _HEIGHT_PX)

@@ -268,7 +268,7 @@ class QueryEncoder:
         if isinstance(query, PhotoQuery):
             read = self._images.read_photo(encoder, query.data, query.source)
         else:
-            read = self._images.read_regions(encoder, query.data, query.photo, query.source)
+            read = self._images.read_regions(encoder, query.data, query.picture, query.source)
         decode_ms = 1000 * (time.perf_counter() - started)
         return _Input("image", read.value, key, None, read.size_px, read.boxes, decode_ms)
 

@@ -26,6 +26,9 @@ class TextQuery:
     """Words, as the user typed them."""
 
     queue: ClassVar[QueueName] = "text"
+    modality: ClassVar[Modality] = "text"
+    box: ClassVar[None] = None
+    picture: ClassVar[None] = None
     text: str
 
 
@@ -40,9 +43,15 @@ class PhotoQuery:
     """
 
     queue: ClassVar[QueueName] = "photo"
+    modality: ClassVar[Modality] = "image"
     data: bytes
     source: str = "image"
     box: Box | None = None
+
+    @property
+    def picture(self) -> bytes:
+        """The picture file."""
+        return self.data
 
 
 @dataclass(frozen=True)
@@ -51,15 +60,16 @@ class RegionsQuery:
 
     Attributes:
         data: An npz file, undecoded and untrusted.
-        photo: The undecoded picture file itself, for a drawing of the evidence, or None if not
+        picture: The undecoded picture file itself, for a drawing of the evidence, or None if not
             given.
         source: Name of the regions in errors.
         box: Part of the photo to search for, in fractions of its size; None for all of it.
     """
 
     queue: ClassVar[QueueName] = "photo"
+    modality: ClassVar[Modality] = "image"
     data: bytes
-    photo: bytes | None = None
+    picture: bytes | None = None
     source: str = "regions"
     box: Box | None = None
 

@@ -134,5 +134,5 @@ def content_of(query: PhotoQuery | RegionsQuery) -> bytes:
     if isinstance(query, PhotoQuery):
         return query.data
     # The photo given with regions is part of the content, too, because it determines the size.
-    files = (b"regions", query.data, query.photo or b"")
+    files = (b"regions", query.data, query.picture or b"")
     return b"".join(hashlib.sha256(each).digest() for each in files)

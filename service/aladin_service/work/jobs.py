@@ -26,8 +26,8 @@ from aladin_network.inference import tokenize
 from aladin_network.photos.decoding import DEFAULT_LIMITS, opened_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import OnDuplicate, Target
-from aladin_service.evidence.explained import EvidenceMaps, draw_pair, map_pair
-from aladin_service.evidence.pairs import PairQuery, drawing_version, find_pair
+from aladin_service.evidence.explained import draw_pair, map_pair
+from aladin_service.evidence.pairs import drawing_version, find_pair
 from aladin_service.photos.photo_bytes import (
     PhotoBytes,
     PhotoGoneError,
@@ -37,7 +37,14 @@ from aladin_service.photos.photo_bytes import (
     rewritten_photo,
     served_photo,
 )
-from aladin_service.search.job import EncodedDocument, ItemQuery, PhotoQuery, TextQuery
+from aladin_service.search.answers import WordMapsAnswer
+from aladin_service.search.job import (
+    EncodedDocument,
+    ItemQuery,
+    PhotoQuery,
+    PlainQuery,
+    TextQuery,
+)
 from aladin_service.work.worker import Job, JobQueueName, Worker
 
 _DIGITS = 12  # of a model's public name
@@ -212,7 +219,7 @@ class DrawEvidence(Job[DrawnEvidence]):
         known: Versions that the client holds.
     """
 
-    query: PairQuery
+    query: PlainQuery
     item_id: str
     known: frozenset[str] = frozenset()
 
@@ -264,7 +271,7 @@ class ListFields(Job[Mapping[Target, dict[str, list[FieldValues]]]]):
 
 
 @dataclass(frozen=True)
-class MapEvidence(Job[EvidenceMaps]):
+class MapEvidence(Job[WordMapsAnswer]):
     """Compare each word of a text, or each region in a box, with each region of a photo.
 
     Attributes:
@@ -272,14 +279,14 @@ class MapEvidence(Job[EvidenceMaps]):
         item_id: Id of the indexed photo or text that it is compared with.
     """
 
-    query: PairQuery
+    query: PlainQuery
     item_id: str
 
     @property
     def queue(self) -> JobQueueName:
         return "picture"
 
-    def run(self, worker: Worker) -> EvidenceMaps:
+    def run(self, worker: Worker) -> WordMapsAnswer:
         searcher = worker.searcher()
         pair = find_pair(searcher, self.query, self.item_id, worker.live.photos_root)
         return map_pair(searcher, pair, worker.encode(searcher, pair.query))

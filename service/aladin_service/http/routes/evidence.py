@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from aladin_service.evidence.explained import EvidenceMaps
 from aladin_service.http.bodies import request_docs
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.router import ServiceRouter
@@ -18,12 +17,7 @@ from aladin_service.http.routes.pictures import (
     pair_query,
 )
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
-from aladin_service.search.answers import (
-    MappedQueryRegion,
-    MappedRegion,
-    MappedWord,
-    WordMapsAnswer,
-)
+from aladin_service.search.answers import WordMapsAnswer
 from aladin_service.work.jobs import MapEvidence
 
 router = ServiceRouter(prefix="/v1", tags=["search"])
@@ -63,43 +57,4 @@ async def map_evidence_of_photo(
 
 
 async def _map(request: Request, service: ServiceState, job: MapEvidence) -> WordMapsAnswer:
-    return maps_answer(await until_disconnect(request, service.workers.call(job)))
-
-
-def maps_answer(maps: EvidenceMaps) -> WordMapsAnswer:
-    """Convert a worker's comparison of a pair into the answer."""
-    return WordMapsAnswer(
-        text=maps.text,
-        match=maps.match,
-        align=maps.align,
-        regions=[MappedRegion(box=box) for box in maps.boxes],
-        words=[
-            MappedWord(
-                text=maps.text[word.start : word.end],
-                start=word.start,
-                end=word.end,
-                score=word.score,
-                share=word.share,
-                region=word.region,
-                cosines=[round(cosine, 4) for cosine in word.cosines.tolist()],
-            )
-            for word in maps.words
-        ],
-        query_regions=_query_regions(maps),
-        found=maps.found,
-    )
-
-
-def _query_regions(maps: EvidenceMaps) -> list[MappedQueryRegion] | None:
-    if maps.asked is None or maps.cosines is None:
-        return None
-    return [
-        MappedQueryRegion(
-            box=each.query_box,
-            score=each.score,
-            share=each.share,
-            region=each.region,
-            cosines=[round(cosine, 4) for cosine in cosines],
-        )
-        for each, cosines in zip(maps.asked, maps.cosines.tolist(), strict=True)
-    ]
+    return await until_disconnect(request, service.workers.call(job))
