@@ -266,14 +266,10 @@ class ServiceSettings(BaseSettings):
 
 
 def read_settings(workers: int | None = None) -> ServiceSettings:
-    """Read the settings from this process's environment.
+    """Read the settings from this process's environment; a number of workers overrides it.
 
-    Args:
-        workers: Number of workers, overriding the environment; other settings may depend on it.
-
-    Raises:
-        ConfigError: If a variable has an invalid value or is unknown: a mistyped one would leave
-            open what it should have closed. Every such variable is named.
+    A ConfigError names every variable with an invalid value, and every unknown one: a mistyped one
+    would leave open what it should have closed.
     """
     _check_names()
     try:

@@ -157,12 +157,7 @@ def _drawn(character: str) -> bytes:
 
 
 def draw_page(page: Page, *photos: Image.Image | None) -> Image.Image:
-    """Render a page.
-
-    Args:
-        page: Page to render.
-        photos: Upright RGB photos of any size; None only where the page has no place for one.
-    """
+    """Render a page; photos are upright RGB, and None only where the page has no place for one."""
     picture = Image.new("RGB", (page.width_px, page.height_px), WHITE)
     pen = ImageDraw.Draw(picture)
     for mark in page.marks:

@@ -82,13 +82,9 @@ def lay_out(
     *,
     has_photo: bool,
 ) -> Page:
-    """Lay out the drawing of a text and a photo.
+    """Lay out the drawing of a text and a photo, which is omitted if its size is unknown.
 
-    Args:
-        pair: Pair with its evidence.
-        size_px: Width and height of the photo, or None if unknown; the photo is then omitted.
-        all_boxes: Boxes of all regions of the photo, drawn if the photo is not available.
-        has_photo: Whether the photo is available; if not, a plain panel replaces it.
+    `all_boxes`, those of all regions, are drawn if the photo is not available.
     """
     wide, high = (0, 0) if size_px is None else fitted(size_px, PHOTO_PX)
     width = max(wide, _LEAST_WIDTH_PX)
@@ -164,12 +160,8 @@ def lay_out_photos(pair: ExplainedPair, query: ShownPhoto, hit: ShownPhoto) -> P
 def paired_regions(evidence: Sequence[RegionEvidence]) -> tuple[list[Region], list[Region]]:
     """Return the regions of both photos, those that fit each other in one colour.
 
-    Args:
-        evidence: Best region of the hit for each region of the query.
-
-    Returns:
-        The query's regions in their order, each with a letter; and the hit's in the order of their
-        first letter, each with the letters of the regions that it fits best.
+    The query's come in their order, each with a letter; the hit's in the order of their first
+    letter, each with the letters of the regions that it fits best.
     """
     asked: list[Region] = []
     found: dict[int, Region] = {}

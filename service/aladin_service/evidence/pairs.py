@@ -86,13 +86,7 @@ def find_pair(
 def _find_other(
     searcher: TwoStageSearcher, modality: Modality, item_id: str, *, has_box: bool
 ) -> tuple[Collection, StoredItem]:
-    """Look up what a query is compared with: an item of the other modality, by a box also a photo.
-
-    Raises:
-        UnknownItemError: If there is no such item.
-        NoSuchTargetError: If the index has no items of the other modality.
-        InputError: If the item is of the query's own modality.
-    """
+    """Look up an item of the other modality, or with a box a photo, to compare a query with."""
     index, other = searcher.index, OTHER_TARGET_OF[modality]
     if has_box and "images" in index.manifest.targets:
         photos = index.collection("images")
@@ -123,15 +117,7 @@ def _check_modality(searcher: TwoStageSearcher, modality: Modality, item_id: str
 
 
 def drawing_version(searcher: TwoStageSearcher, pair: Pair) -> str:
-    """Return a version of the drawing of a pair, which changes whenever the drawing would.
-
-    Args:
-        searcher: Searcher of the index.
-        pair: Pair of a query and an item of that index.
-
-    Returns:
-        64 hexadecimal digits that reveal nothing about the contents.
-    """
+    """Return 64 digits that change whenever the drawing would, and reveal nothing of it."""
     shown = [_photo_state(photo, pair.item.id) for photo in (pair.item_photo, pair.query_photo)]
     query = pair.query
     asked = query.text if isinstance(query, TextQuery) else query.box

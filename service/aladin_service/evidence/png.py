@@ -60,12 +60,7 @@ class ExplainedPairs(BaseModel):
 
 
 def write_png(picture: Image.Image, pairs: Sequence[ExplainedPair]) -> bytes:
-    """Write a drawing and its evidence as a PNG file.
-
-    Args:
-        picture: Drawing.
-        pairs: Pairs that it shows, from top to bottom.
-    """
+    """Write a drawing and the evidence of its pairs, from top to bottom, as a PNG file."""
     info = PngImagePlugin.PngInfo()
     evidence = ExplainedPairs(pairs=list(pairs)).model_dump_json(ensure_ascii=True)
     info.add_text(KEYWORD, evidence)
@@ -75,26 +70,12 @@ def write_png(picture: Image.Image, pairs: Sequence[ExplainedPair]) -> bytes:
 
 
 def read_evidence(png: bytes) -> list[ExplainedPair]:
-    """Read the evidence in a PNG file, at full precision.
-
-    Args:
-        png: File written by `write_png` or `stack_pngs`.
-
-    Raises:
-        InputError: If the file is not a drawing of evidence.
-    """
+    """Read the evidence in a PNG file, at full precision; InputError if it has none."""
     return _open(png)[1]
 
 
 def stack_pngs(pngs: Sequence[bytes]) -> bytes:
-    """Combine drawings into one file, one below the other.
-
-    Args:
-        pngs: At least one drawing.
-
-    Raises:
-        InputError: If a file is not a drawing of evidence.
-    """
+    """Combine drawings, at least one, into one file, one below the other."""
     pictures, pairs = zip(*map(_open, pngs), strict=True)
     width = max(picture.width for picture in pictures)
     page = Image.new("RGB", (width, sum(picture.height for picture in pictures)), WHITE)

@@ -127,17 +127,7 @@ class _Chip(NamedTuple):
 def flow_text(
     pieces: Sequence[Piece], left: float, top: float, width: float
 ) -> tuple[list[Mark], float]:
-    """Break a text into lines.
-
-    Args:
-        pieces: Pieces of the text, in logical order.
-        left: Left edge of the lines.
-        top: Top of the first line.
-        width: Width of the lines.
-
-    Returns:
-        The marks, and the bottom of the last line.
-    """
+    """Break a text into lines below `top`; returns the marks and the bottom of the last line."""
     chips = list(_chips(pieces, width))
     directions, of_text = are_right_to_left([chip.lines[0] for chip in chips])
     marks: list[Mark] = []

@@ -49,18 +49,9 @@ def encode_split(
     regions: RegionStore | None = None,
     right_answers: RightAnswers | None = None,
 ) -> EncodedSplit:
-    """Encode a split.
+    """Encode the photos that have a caption, and their captions.
 
-    Args:
-        model: The network.
-        records: Photos; those without a caption are skipped.
-        progress: Receives the progress over photos, then over captions.
-        regions: Regions of the photos, for a network that reads regions.
-        right_answers: Tells which photos captions are right for; with None each is right for its
-            own photo only.
-
-    Raises:
-        InputError: If no photo has a caption; for other cases see `encode_records`.
+    Without `right_answers`, a caption is right for its own photo only.
     """
     asking = [record for record in records if record.captions]
     if not asking:
@@ -92,17 +83,7 @@ def ask_split(
     *,
     is_aligned: bool = True,
 ) -> list[AskedQuery]:
-    """Score all pairs of a split's photos and texts, and ask those of one kind for the others.
-
-    Args:
-        model: The network.
-        images: The photos.
-        texts: The texts.
-        direction: Which of them are the queries.
-        num_candidates: Number of candidates of a search's first stage.
-        correction: Hubness correction of the scores, or None.
-        is_aligned: Whether searches run the second stage.
-    """
+    """Ask the photos or the texts of a split, by the direction, for those of the other kind."""
     match, align = (
         model.scores(name, images, texts.encoded).float() for name in ("matching", "alignment")
     )
@@ -157,16 +138,6 @@ class AskedCollection:
         *,
         is_aligned: bool,
     ) -> None:
-        """Look up which answers the collection contains.
-
-        Args:
-            collection: Collection to be searched.
-            answers: The split's own items of the collection's kind.
-            ids: IDs of these items.
-            num_candidates: Number of candidates of a search's first stage.
-            correction: Hubness correction of the index, or None.
-            is_aligned: Whether searches run the second stage where there are tokens.
-        """
         self._is_aligned = is_aligned and collection.has_tokens
         self._biases = np.zeros((answers.size, 2), dtype=np.float32)
         if correction is not None:
@@ -187,14 +158,7 @@ class AskedCollection:
         groups: NDArray[np.int64],
         progress: Progress,
     ) -> list[AskedQuery]:
-        """Search once for each query.
-
-        Args:
-            queries: Encoded items.
-            right: (queries, answers) bool.
-            groups: (queries,) see `AskedQuery`.
-            progress: Advanced query by query.
-        """
+        """Search once for each query; `right` is (queries, answers) bool."""
         progress.start(queries.size, "queries of the index")
         asked: list[AskedQuery] = []
         for row in range(queries.size):

@@ -69,12 +69,6 @@ class CalibrateOptions:
     false_alarms: float = 0.05
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
-
-        Raises:
-            ConfigError: If a share is outside of [0, 1), or a report is requested on the photos
-                used for the fit.
-        """
         if not 0 <= self.false_alarms < 1:
             raise ConfigError(
                 f"false_alarms: expected at least 0 and less than 1, got {self.false_alarms}"
@@ -111,22 +105,9 @@ def calibrate_system(
     """Search with and without the right answers of a data set's queries, fit, and store.
 
     Short texts search the photos of the split in any case: of the other photos of an index it is
-    not known whether they show what the texts say.
-
-    Args:
-        checkpoint_folder: Checkpoint folder of the network.
-        data: Photos with captions.
-        options: Options; see `CalibrateOptions`.
-        index: Index whose items are searched and that stores the calibration, or None to search the
-            photos and captions of the split and store it with the checkpoint.
-        progress: Receives the progress over photos, captions and queries.
-        regions: Regions of the photos, for a network that reads regions.
-        right_answers: Tells which photos a text is right for. With None, a caption is right for its
-            own photo, and a short text for those whose captions' own words say as much.
-
-    Raises:
-        AladinError: If one of the three cannot be used, they do not belong together, or there are
-            too few photos.
+    not known whether they show what the texts say. Without an index, captions search the split,
+    too, and the calibration is stored with the checkpoint. Without `right_answers`, a caption is
+    right for its own photo, and a short text for those whose captions' own words say as much.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
     source = _Source(checkpoint, data, regions, right_answers, progress)
@@ -209,9 +190,7 @@ class _Source(NamedTuple):
         """Run the queries of both directions.
 
         A collection that the index lacks answers nothing; there the split's own items stand in.
-
-        Returns:
-            The queries by direction, and the number of short texts among them.
+        Returns the queries by direction, and the number of short texts among them.
         """
         model, right_answers = self.checkpoint.model, self.right_answers or right_by_captions
         few = split.records

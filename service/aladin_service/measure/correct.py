@@ -45,20 +45,7 @@ def correct_system(
     progress: Progress,
     regions: RegionStore | None = None,
 ) -> CorrectReport:
-    """Encode a bank of training photos and captions, choose the constants, and store both.
-
-    Args:
-        checkpoint_folder: Checkpoint folder of the network.
-        data: Photos with captions.
-        split: Split that the network was trained on, or None for all photos. A recipe that keeps
-            a selection split apart names it.
-        progress: Receives photos and captions.
-        regions: Regions of the photos, for a network that reads regions.
-
-    Raises:
-        AladinError: If the checkpoint or the data cannot be used, there are too few photos, or the
-            network has no trained alignment.
-    """
+    """Encode a bank of training photos and captions, choose the constants, and store both."""
     checkpoint = load_checkpoint(checkpoint_folder)
     recipe = checkpoint.provenance.recipe
     records = correction_records(data, split, recipe, require_photos=regions is None)

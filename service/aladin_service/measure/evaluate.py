@@ -39,18 +39,7 @@ def evaluate_served(
     progress: Progress,
     fusion: float | None = None,
 ) -> ServedEvaluation:
-    """Search an index for the photo of every caption, and for the captions of every photo.
-
-    Args:
-        searcher: Searcher of an index of these photos and captions.
-        records: Photos with captions.
-        progress: Receives the progress over queries.
-        fusion: Weight of the alignment score, or None for the one fitted on validation data.
-
-    Raises:
-        InputError: If a photo or a caption is not in the index.
-        NoSuchTargetError: If the index has no photos or no texts.
-    """
+    """Search an index for the photo of every caption, and for the captions of every photo."""
     queries = _queries(searcher, records, progress)
     return evaluate_index(searcher, queries, fusion=fusion, progress=progress)
 

@@ -135,14 +135,7 @@ def encode_short_queries(
 ) -> TextQueries | None:
     """Draw and encode the short queries of a split, and some of them with a made-up word.
 
-    Args:
-        model: The network.
-        records: Photos with captions.
-        right_answers: Tells which photos are right for a text.
-        progress: Receives the number of encoded texts.
-
-    Returns:
-        None if the captions have no noun phrase, or none that is right for a photo.
+    None if the captions have no noun phrase, or none that is right for a photo.
     """
     drawn = draw_short_queries(records)
     right = right_answers(drawn, records)
@@ -170,14 +163,7 @@ def encode_foreign_queries(
     right_answers: RightAnswers,
     progress: Progress,
 ) -> TextQueries | None:
-    """Encode texts of foreign subjects, which no photo of a split matches; None without any.
-
-    Args:
-        model: The network.
-        records: Photos with captions.
-        right_answers: Tells which photos are right for a text; one with a right photo is left out.
-        progress: Receives the number of encoded texts.
-    """
+    """Encode texts of foreign subjects, which no photo of a split matches; None without any."""
     made = list(foreign_texts(records))
     right = right_answers([text for _, text in made], records)
     made = [each for each, of_text in zip(made, right, strict=True) if not of_text.any()]

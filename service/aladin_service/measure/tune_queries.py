@@ -27,18 +27,10 @@ T = TypeVar("T")
 def queries_of(
     source: Path, count: int, regions: RegionStore | None = None
 ) -> Callable[[Network], Mapping[Modality, TuneQueries]]:
-    """Return a function that reads and encodes queries.
+    """Return a function that reads and encodes at most `count` queries of each modality.
 
-    Args:
-        source: Lines of text (``.txt``), or any source that an index is built from; captions are
-            queries for photos, and photos for texts.
-        count: Number of queries of each modality, drawn evenly from the file; all if there are
-            fewer.
-        regions: Regions of the photos, for a network that reads regions.
-
-    Returns:
-        A function of the network, which raises InputError where the file has no query, or one
-        that cannot be encoded.
+    They are drawn evenly from lines of text (``.txt``), or from any source that an index is built
+    from: captions are queries for photos, and photos for texts.
     """
 
     def read(model: Network) -> Mapping[Modality, TuneQueries]:

@@ -53,13 +53,6 @@ class DocumentEncoder:
     def __init__(
         self, limits: QueryLimits, images: ImageReader, decoders: ThreadPoolExecutor
     ) -> None:
-        """Use the threads and the reader of an encoder of queries.
-
-        Args:
-            limits: Limits for a text, and the memory for photos.
-            images: Reads photos.
-            decoders: Threads on which photos are decoded.
-        """
         self._limits = limits
         self._images = images
         self._decoders = decoders
@@ -72,14 +65,7 @@ class DocumentEncoder:
     ) -> list[EncodedDocument | Exception | None]:
         """Encode documents, all texts together and all photos together.
 
-        Args:
-            searcher: Searcher of the index whose model encodes.
-            jobs: Documents, at least one.
-            is_wanted: Function that returns whether the document at a position is still awaited.
-
-        Returns:
-            By place the encoded document, or why there is none: an `AladinError` about the
-            document, another exception if something unforeseen happened, None if nobody waits.
+        Returns by place the document, or why there is none, as `QueryEncoder.encode` does.
         """
         model = searcher.index.checkpoint.model
         has_photos = any(isinstance(job.document, PhotoQuery) for job in jobs)
@@ -176,16 +162,7 @@ def _encode(
 
 
 def write_vectors(vectors: NDArray[np.float32], form: VectorForm) -> bytes:
-    """Write one vector, or several, for an answer in JSON.
-
-    Args:
-        vectors: (dim,) or (vectors, dim) float32.
-        form: Form of a vector: "float" for numbers, "base64" for the base64 of little-endian
-            float32, which many clients read faster.
-
-    Returns:
-        JSON of the vector, or of a list of vectors.
-    """
+    """Write a vector, or a list of them, as JSON numbers or as base64 of little-endian float32."""
     if form == "float":
         return to_json(vectors.tolist())
     rows = np.atleast_2d(vectors).astype("<f4")

@@ -24,15 +24,10 @@ _ENTRY_BYTES = 1500
 class LruCache(ABC, Generic[K, V]):
     """Keeps the most recently used entries; thread-safe.
 
-    A subclass says how large an entry is.
+    A subclass says how large an entry is. With 0 bytes it keeps nothing.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        """Create an empty cache.
-
-        Args:
-            max_bytes: Limit of the size of all entries; 0 disables the cache.
-        """
         self._max_bytes = max_bytes
         self._entries: OrderedDict[K, V] = OrderedDict()
         self._bytes = 0
@@ -57,12 +52,7 @@ class LruCache(ABC, Generic[K, V]):
             return entry
 
     def put(self, key: K, entry: V) -> None:
-        """Store an entry, evicting the least recently used ones if necessary.
-
-        Args:
-            key: Key of the entry; an existing entry of the key is replaced.
-            entry: Entry, which is not stored if it is larger than the limit of the whole cache.
-        """
+        """Store an entry, unless it is too large; the least recently used ones give way."""
         size = self.entry_bytes(key, entry)
         if size > self._max_bytes:
             return
@@ -93,12 +83,7 @@ class CacheKey(NamedTuple):
 
     @classmethod
     def of(cls, model_id: str, content: str | bytes) -> CacheKey:
-        """Return the key of a text or of a file.
-
-        Args:
-            model_id: ID of the network's model.
-            content: The text, or the bytes of the file.
-        """
+        """Return the key of a text or of a file."""
         is_photo = isinstance(content, bytes)
         return cls(model_id, hashlib.sha256(content).digest() if is_photo else content)
 

@@ -34,19 +34,7 @@ def encode_with_parts(
     is_wanted: Callable[[int], bool],
     until_s: Sequence[float] = (),
 ) -> list[Encoded | Exception | None]:
-    """Encode queries and parts of queries together; see `QueryEncoder.encode`.
-
-    Args:
-        encoder: Encodes the parts.
-        searcher: Searcher of the index to be searched.
-        queries: Queries, of which some have several parts.
-        is_wanted: Tells whether the query at a place is still awaited.
-        until_s: Deadline of each query, or nothing.
-
-    Returns:
-        By place the encoded query. The first part that cannot be encoded fails its whole query, and
-        no other.
-    """
+    """Encode queries and parts of queries together; see `QueryEncoder.encode`."""
     plain: list[PlainQuery] = []
     owners: list[int] = []
     for place, query in enumerate(queries):

@@ -13,9 +13,6 @@ async def task_group() -> AsyncGenerator[asyncio.TaskGroup]:
 
     Further errors are dropped: they result from cancelling the other tasks, or came too late to be
     the reason of the failure.
-
-    Raises:
-        BaseException: The error of the task that failed first; the other tasks are cancelled.
     """
     try:
         async with asyncio.TaskGroup() as group:
