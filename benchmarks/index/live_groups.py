@@ -21,7 +21,7 @@ from aladin_index.changes.writer import NewItems
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.generations.writer import write_generation
+from aladin_index.generations.writer import NewGeneration, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
 from aladin_index.search.options import SearchOptions
@@ -108,7 +108,15 @@ def build_groups(root: Path, groups: Mapping[int, int]) -> None:
         collection = CollectionSource(
             embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=_parts(groups)
         )
-        write_generation(root, {"images": collection}, model, BuildSettings(), "live updates")
+        write_generation(
+            root,
+            NewGeneration(
+                collections={"images": collection},
+                model=model,
+                settings=BuildSettings(),
+                fingerprint="live updates",
+            ),
+        )
 
 
 def read_groups(index: SearchIndex) -> dict[str, Content]:

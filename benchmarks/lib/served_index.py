@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import open_index
-from aladin_index.generations.writer import write_generation
+from aladin_index.generations.writer import NewGeneration, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import photo_of
 from aladin_index.settings import BuildSettings
@@ -127,7 +127,12 @@ def _make(partial: Path, home: Path, size: ServedSize) -> None:
             "images": _photo_collection(lines, home / "data", size.photos, settings),
             "texts": _text_collection(lines, model, settings),
         }
-        write_generation(root, collections, entry, settings, size.name)
+        write_generation(
+            root,
+            NewGeneration(
+                collections=collections, model=entry, settings=settings, fingerprint=size.name
+            ),
+        )
 
 
 def real_size_model(captions: Sequence[str], size: ServedSize, photo_px: int = 224) -> AladinModel:

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
-from aladin_index.generations.writer import write_generation
+from aladin_index.generations.writer import NewGeneration, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
@@ -236,7 +236,13 @@ def write_synthetic_index(
                 parts=[_text_part(texts, text_codec)],
             ),
         }
-        write_generation(root, collections, model, settings, "synthetic", seconds=seconds)
+        write_generation(
+            root,
+            NewGeneration(
+                collections=collections, model=model, settings=settings, fingerprint="synthetic"
+            ),
+            seconds=seconds,
+        )
     # The parts are generated while they are written.
     made = seconds.seconds["draw"] + seconds.seconds["pack"]
     seconds.add("write", -made)

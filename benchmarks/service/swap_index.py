@@ -30,7 +30,7 @@ from aladin_index.generations.collection_writer import CollectionSource, Encoded
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
-from aladin_index.generations.writer import publish_generation, write_generation
+from aladin_index.generations.writer import NewGeneration, publish_generation, write_generation
 from aladin_index.measure.tune import tune_index
 from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.options import SearchOptions
@@ -180,7 +180,15 @@ class SwapIndex:
             embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=self._parts()
         )
         settings = BuildSettings(default_candidates=50)
-        write_generation(self.root, {"images": collection}, model, settings, f"swap {self._builds}")
+        write_generation(
+            self.root,
+            NewGeneration(
+                collections={"images": collection},
+                model=model,
+                settings=settings,
+                fingerprint=f"swap {self._builds}",
+            ),
+        )
 
     def _parts(self) -> Iterator[EncodedPart]:
         names = [f"photo-{self._builds}-{number}" for number in range(_PHOTOS)]

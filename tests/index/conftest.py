@@ -24,6 +24,7 @@ from aladin_index.generations.collection_writer import CollectionSource, Encoded
 from aladin_index.generations.reader import SearchIndex, open_collection, open_index
 from aladin_index.generations.writer import (
     GoingLive,
+    NewGeneration,
     describe_model,
     install_model,
     write_generation,
@@ -262,13 +263,13 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
                 packed = codec.pack(new.tokens)
                 part = EncodedPart(new.items, new.embeddings, packed, new.lengths)
                 sources[target] = CollectionSource(embedding_dim=16, codec=codec, parts=[part])
-            return write_generation(
-                root,
-                sources,
-                model,
-                settings or BuildSettings(),
-                "made up",
+            generation = NewGeneration(
+                collections=sources,
+                model=model,
+                settings=settings or BuildSettings(),
+                fingerprint="made up",
                 going_live=going_live,
             )
+            return write_generation(root, generation)
 
     return write

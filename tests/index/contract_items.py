@@ -12,7 +12,12 @@ import numpy as np
 from aladin_index.changes.writer import NewItems
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
-from aladin_index.generations.writer import describe_model, install_model, write_generation
+from aladin_index.generations.writer import (
+    NewGeneration,
+    describe_model,
+    install_model,
+    write_generation,
+)
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
@@ -202,7 +207,16 @@ def write_collection(
             for target, new in collections.items()
         }
         settings = BuildSettings(token_dtype=dtype, filter_fields=("number",))
-        write_generation(root, sources, model, settings, "made up", calibration=calibration)
+        write_generation(
+            root,
+            NewGeneration(
+                collections=sources,
+                model=model,
+                settings=settings,
+                fingerprint="made up",
+                calibration=calibration,
+            ),
+        )
     return codecs
 
 

@@ -39,7 +39,12 @@ from aladin_index.format.manifest import ModelEntry, read_manifest
 from aladin_index.format.records import SkippedItem, read_skipped
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.history import check_replaceable
-from aladin_index.generations.writer import describe_model, install_model, write_generation
+from aladin_index.generations.writer import (
+    NewGeneration,
+    describe_model,
+    install_model,
+    write_generation,
+)
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_files import read_fitted
@@ -266,17 +271,15 @@ class _Build:
             )
             skipped = [*catalogue.skipped(self._rows[target]), *collection.skipped]
             collections[target] = replace(collection, skipped=skipped)
-        return write_generation(
-            self._root,
-            collections,
-            model,
-            settings,
-            self._plan.fingerprint,
-            self._progress,
-            self._seconds,
+        new = NewGeneration(
+            collections=collections,
+            model=model,
+            settings=settings,
+            fingerprint=self._plan.fingerprint,
             calibration=calibration,
             correction=correction,
         )
+        return write_generation(self._root, new, self._progress, self._seconds)
 
     def _encode(self, target: Target) -> list[Shard]:
         """Encode the shards that are not on the disk yet; return all shards."""

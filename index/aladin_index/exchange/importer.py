@@ -42,7 +42,12 @@ from aladin_index.exchange.layout import (
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
-from aladin_index.generations.writer import describe_model, install_model, write_generation
+from aladin_index.generations.writer import (
+    NewGeneration,
+    describe_model,
+    install_model,
+    write_generation,
+)
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
@@ -270,10 +275,16 @@ def import_index(
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         fingerprint = fingerprint_of(model, fingerprints, settings, calibration, correction)
-        made_of = out, sources, model, settings, fingerprint, progress
-        generation = write_generation(
-            *made_of, made_by="import", calibration=calibration, correction=correction
+        new = NewGeneration(
+            collections=sources,
+            model=model,
+            settings=settings,
+            fingerprint=fingerprint,
+            made_by="import",
+            calibration=calibration,
+            correction=correction,
         )
+        generation = write_generation(out, new, progress)
     skipped = [entry for source in sources.values() for entry in source.skipped]
     counts: dict[Target, int] = {
         target: collection.count - len(sources[target].skipped)

@@ -63,8 +63,6 @@ class CollectionSource:
     Attributes:
         embedding_dim: Size of an embedding.
         codec: Codec that packed the tokens of the parts.
-        correction: Hubness correction, or None. Parts with bare embeddings get their biases when
-            they are written.
         parts: Items in the order of their rows; read once. The creator of the parts must ensure
             that IDs are unique.
         skipped: Items that could not be used; read after all parts.
@@ -78,12 +76,6 @@ class CollectionSource:
     skipped: Sequence[SkippedItem] = ()
     count: int | None = None
     tuning: Tuning | None = None
-    correction: HubCorrection | None = None
-
-    @property
-    def vector_dim(self) -> int:
-        """Size of a stored vector: an embedding, with biases if there is a correction."""
-        return self.embedding_dim + (0 if self.correction is None else BIASES)
 
 
 class CollectionCounts(NamedTuple):
@@ -111,24 +103,16 @@ def write_collection(
     target: Target,
     collection: CollectionSource,
     filter_fields: Sequence[str] | None,
+    correction: HubCorrection | None,
     progress: Progress,
 ) -> CollectionCounts:
-    """Write embeddings, tokens and items of one collection; one part is in memory at a time.
+    """Write embeddings, tokens and items into an empty folder; one part is in memory at a time.
 
-    Args:
-        folder: Folder of the collection; it exists and is empty.
-        target: Target of the collection: images or texts.
-        collection: Source of the collection.
-        filter_fields: Metadata fields that get an index, or None for all fields.
-        progress: Progress, advanced by the number of items written.
-
-    Raises:
-        OSError: If the disk is full or cannot be written.
-        sqlite3.Error: If the database finds that the disk is full or cannot be written.
-        ValueError: If the arrays of a part do not match.
+    With a correction, parts with bare embeddings get their biases. Raises `ValueError` if the
+    arrays of a part do not match.
     """
     with ExitStack() as files:
-        arrays = _ArrayWriters(folder, target, collection, files)
+        arrays = _ArrayWriters(folder, target, collection, correction, files)
         write_items(folder / ITEMS, _written(collection.parts, arrays, progress), filter_fields)
     codec = collection.codec
     if codec.centroids is not None:
@@ -140,16 +124,23 @@ class _ArrayWriters:
     """Files of the arrays of a collection, open as long as `files` is."""
 
     def __init__(
-        self, folder: Path, target: Target, collection: CollectionSource, files: ExitStack
+        self,
+        folder: Path,
+        target: Target,
+        collection: CollectionSource,
+        correction: HubCorrection | None,
+        files: ExitStack,
     ) -> None:
         self._target: Target = target
         self._dim = collection.embedding_dim
-        self._correction, self._codec = collection.correction, collection.codec
+        self._correction, self._codec = correction, collection.codec
 
         def writer(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
             return files.enter_context(NpyWriter(folder / name, dtype, row_shape))
 
-        self._embeddings = writer(EMBEDDINGS, np.float32, (collection.vector_dim,))
+        self._embeddings = writer(
+            EMBEDDINGS, np.float32, (self._dim + (BIASES if correction else 0),)
+        )
         self._tokens = [
             writer(FILE_OF[array.field], array.dtype, array.row_shape)
             for array in collection.codec.arrays

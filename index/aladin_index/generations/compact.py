@@ -28,12 +28,12 @@ from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, Collecti
 from aladin_index.generations.history import PendingChanges, describe_changes, rolled_back_changes
 from aladin_index.generations.published import drop_generations, drop_photos
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.generations.writer import write_generation
+from aladin_index.generations.writer import NewGeneration, write_generation
 from aladin_index.items.tables import insert_items
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError, InputError
-from aladin_network.types import NullProgress, Progress, Target
+from aladin_network.types import Progress, Target
 
 logger = logging.getLogger(__name__)
 
@@ -101,18 +101,17 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                 _check_first_stages(root, collections, settings_of(index.manifest))
                 _warn_of_rolled_back(root)
                 going_live = _GoingLive(index, collections)
-                generation = write_generation(
-                    root,
-                    {target: collection.source for target, collection in collections.items()},
-                    index.manifest.model,
-                    settings_of(index.manifest),
-                    _fingerprint(index, collections),
-                    progress or NullProgress(),
-                    going_live=going_live.carry,
+                new = NewGeneration(
+                    collections={target: each.source for target, each in collections.items()},
+                    model=index.manifest.model,
+                    settings=settings_of(index.manifest),
+                    fingerprint=_fingerprint(index, collections),
                     made_by="compact",
                     calibration=index.manifest.calibration,
                     correction=index.correction(),
+                    going_live=going_live.carry,
                 )
+                generation = write_generation(root, new, progress)
                 carried = going_live.carried
         dropped = drop_generations(root, generation, keep)
         drop_photos(root)

@@ -26,7 +26,7 @@ from aladin_index.format.models import model_folder
 from aladin_index.format.records import read_skipped
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.generations.writer import install_model, write_generation
+from aladin_index.generations.writer import NewGeneration, install_model, write_generation
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.settings import BuildSettings
@@ -178,17 +178,16 @@ def merge_indexes(
             )
             _check_ids(out, collections, progress)
             install_model(out, model_folder(parts[0], model.id), model)
-            generation = write_generation(
-                out,
-                _sources(out, collections, keeps_biases=correction is not None),
-                model,
-                settings,
-                _fingerprint(collections),
-                progress,
+            new = NewGeneration(
+                collections=_sources(out, collections, keeps_biases=correction is not None),
+                model=model,
+                settings=settings,
+                fingerprint=_fingerprint(collections),
                 made_by="merge",
                 calibration=_common_calibration(indexes),
                 correction=correction,
             )
+            generation = write_generation(out, new, progress)
     return MergeReport(generation=generation, counts=counts)
 
 

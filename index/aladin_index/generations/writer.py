@@ -5,7 +5,7 @@ and a compaction differ only in the source of the encoded items:
 
     with disk_errors(root), only_builder(root):
         install_model(root, checkpoint_folder, model)
-        write_generation(root, {"images": CollectionSource(...)}, model, settings, fingerprint)
+        write_generation(root, NewGeneration(collections={"images": CollectionSource(...)}, ...))
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aladin_index.ann.first_stage_build import build_first_stages
@@ -32,8 +32,8 @@ from aladin_index.format.layout import (
     set_live_generation,
 )
 from aladin_index.format.manifest import (
+    BIASES,
     SCHEMA_VERSION,
-    AnnEntry,
     CollectionEntry,
     MadeBy,
     Manifest,
@@ -131,129 +131,103 @@ def publish_generation(
     (root / PUBLISHING).unlink()
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewGeneration:
+    """A generation to be written: its items, and what its manifest says of them.
+
+    Attributes:
+        collections: Images, texts or both.
+        model: Model of the index.
+        settings: Settings of the first stage, the filters and the candidates; the form of the
+            tokens is that of the codecs.
+        fingerprint: Fingerprint of all inputs.
+        made_by: Operation that makes the generation.
+        calibration: Calibration of the model's scores among such items, or None if there is none.
+        correction: Hubness correction of the items, or None.
+        going_live: Context manager for what changes together with it, see `publish_generation`.
+    """
+
+    collections: Mapping[Target, CollectionSource]
+    model: ModelEntry
+    settings: BuildSettings
+    fingerprint: str
+    made_by: MadeBy = "build"
+    calibration: Calibration | None = None
+    correction: HubCorrection | None = None
+    going_live: GoingLive | None = None
+
+
 def write_generation(
     root: Path,
-    collections: Mapping[Target, CollectionSource],
-    model: ModelEntry,
-    settings: BuildSettings,
-    fingerprint: str,
+    new: NewGeneration,
     progress: Progress | None = None,
     seconds: StageSeconds | None = None,
-    going_live: GoingLive | None = None,
-    made_by: MadeBy = "build",
-    calibration: Calibration | None = None,
-    correction: HubCorrection | None = None,
 ) -> int:
     """Write a new generation of an index, one part in memory at a time, and make it live.
 
     The same parts and settings make the same files, byte by byte. To be called by the only
     builder of the index (`aladin_index.format.disk.only_builder`) and after `install_model`; what
-    a killed process leaves is cleared away by the next builder.
-
-    Args:
-        root: Index folder.
-        collections: Collections of images, texts or both.
-        model: Model of the index.
-        settings: Settings of the first stage, the filters and the candidates; the form of the
-            tokens is that of the codecs.
-        fingerprint: Fingerprint of all inputs of the generation.
-        progress: Receives the progress in items and vectors.
-        seconds: Receives the time of the stages "write" and "ann".
-        going_live: Context manager for what changes together with it, see `publish_generation`.
-        made_by: Operation that makes the generation; recorded in the manifest.
-        calibration: Calibration of the model's scores among such items, or None if there is none.
-        correction: Hubness correction of the items, or None.
-
-    Returns:
-        The number of the new generation.
-
-    Raises:
-        InputError: If a collection has no items.
-        ConfigError: If FAISS cannot build what the settings ask for.
-        OSError: If the disk is full or cannot be written.
-        sqlite3.Error: If the database finds that the disk is full or cannot be written.
+    a killed process leaves is cleared away by the next builder. Raises `InputError` if a collection
+    has no items. `seconds` receives the time of the stages "write" and "ann".
     """
     progress, seconds = progress or NullProgress(), seconds or StageSeconds()
-    generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
-    collections = {
-        target: replace(collection, correction=correction)
-        for target, collection in collections.items()
-    }
-    fitted_photos = FittedPhotos(None if made_by == "compact" else calibration)
+    fitted_photos = FittedPhotos(None if new.made_by == "compact" else new.calibration)
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        entries = _write_files(folder, collections, fitted_photos, settings, progress, seconds)
+        with seconds.measure("write"):
+            counts = _write_collections(folder, new, fitted_photos, progress)
+        progress.note(**seconds.notes())
+        with seconds.measure("ann"):
+            entries = _describe_collections(folder, new, counts, progress)
+        progress.note(**seconds.notes())
         with seconds.measure("write"):
             manifest = Manifest(
                 schema_version=SCHEMA_VERSION,
-                generation=generation,
+                generation=max(published_generations(root), default=0) + 1,
                 metric="inner_product",
-                default_candidates=settings.default_candidates,
-                fingerprint=fingerprint,
-                made_by=made_by,
+                default_candidates=new.settings.default_candidates,
+                fingerprint=new.fingerprint,
+                made_by=new.made_by,
                 replaces=live_generation(root) if (root / CURRENT).exists() else None,
-                model=model,
+                model=new.model,
                 images=entries.get("images"),
                 texts=entries.get("texts"),
-                calibration=fitted_photos.mark(calibration),
-                correction=None if correction is None else correction.constants,
-                files=_describe_collections(folder, entries),
+                calibration=fitted_photos.mark(new.calibration),
+                correction=None if new.correction is None else new.correction.constants,
+                files=_describe_files(folder, entries),
             )
             write_manifest(folder, manifest)
-            publish_generation(root, folder, generation, going_live)
+            publish_generation(root, folder, manifest.generation, new.going_live)
     finally:  # what failed leaves nothing; what did not is elsewhere by now
         shutil.rmtree(folder, ignore_errors=True)
-    return generation
-
-
-def _write_files(
-    folder: Path,
-    collections: Mapping[Target, CollectionSource],
-    fitted_photos: FittedPhotos,
-    settings: BuildSettings,
-    progress: Progress,
-    seconds: StageSeconds,
-) -> dict[Target, CollectionEntry]:
-    """Write all files of the collections, and the correction that they have in common."""
-    with seconds.measure("write"):
-        counts = _write_collections(folder, fitted_photos.watch(collections), settings, progress)
-        correction = next(iter(collections.values())).correction
-        if correction is not None:
-            correction.save(folder / CORRECTION)
-    progress.note(**seconds.notes())
-    with seconds.measure("ann"):
-        entries = _collection_entries(folder, collections, counts, settings, progress)
-    progress.note(**seconds.notes())
-    return entries
+    return manifest.generation
 
 
 def _write_collections(
-    folder: Path,
-    collections: Mapping[Target, CollectionSource],
-    settings: BuildSettings,
-    progress: Progress,
+    folder: Path, new: NewGeneration, fitted_photos: FittedPhotos, progress: Progress
 ) -> dict[Target, CollectionCounts]:
-    """Write all files of each collection except its ANN."""
+    """Write all files of the collections except the ANNs, and the correction they share."""
     counts: dict[Target, CollectionCounts] = {}
-    for target, collection in collections.items():
+    fields = new.settings.filter_fields
+    for target, source in fitted_photos.watch(new.collections).items():
         place = folder / target
         place.mkdir(parents=True)
-        progress.start(collection.count, f"{target} written")
-        counts[target] = write_collection(
-            place, target, collection, settings.filter_fields, progress
-        )
+        progress.start(source.count, f"{target} written")
+        counts[target] = write_collection(place, target, source, fields, new.correction, progress)
         if counts[target].items == 0:
-            first = next(iter(collection.skipped), None)
+            first = next(iter(source.skipped), None)
             but = ""
             if first is not None:
-                but = f"; {len(collection.skipped)} skipped, e.g. {brief(first.id)}: {first.reason}"
+                but = f"; {len(source.skipped)} skipped, e.g. {brief(first.id)}: {first.reason}"
             raise InputError(f"{target}: expected at least one item, got none{but}")
-        write_json(place / SKIPPED, collection.skipped)
+        write_json(place / SKIPPED, source.skipped)
+    if new.correction is not None:
+        new.correction.save(folder / CORRECTION)
     return counts
 
 
-def _describe_collections(
+def _describe_files(
     folder: Path, entries: Mapping[Target, CollectionEntry]
 ) -> dict[str, FileEntry]:
     """Measure and hash the files of all collections."""
@@ -263,23 +237,34 @@ def _describe_collections(
     return describe_files(folder, names)
 
 
-def _collection_entries(
+def _describe_collections(
     folder: Path,
-    collections: Mapping[Target, CollectionSource],
+    new: NewGeneration,
     counts: Mapping[Target, CollectionCounts],
-    settings: BuildSettings,
     progress: Progress,
 ) -> dict[Target, CollectionEntry]:
     """Build the first stages of the written collections, and describe the collections."""
+    settings, biases = new.settings, 0 if new.correction is None else BIASES
     shapes: dict[Target, tuple[int, int]] = {
-        target: (counts[target].items, collection.vector_dim)
-        for target, collection in collections.items()
+        target: (counts[target].items, source.embedding_dim + biases)
+        for target, source in new.collections.items()
     }
-    embedding_dim = next(iter(collections.values())).embedding_dim
+    embedding_dim = next(iter(new.collections.values())).embedding_dim
     anns = build_first_stages(folder, shapes, embedding_dim, settings, progress)
     entries: dict[Target, CollectionEntry] = {
-        target: _collection_entry(collection, counts[target], anns[target], settings)
-        for target, collection in collections.items()
+        target: CollectionEntry(
+            count=counts[target].items,
+            skipped=len(source.skipped),
+            embedding_dim=source.embedding_dim,
+            token_dim=source.codec.dim,
+            token_count=counts[target].tokens,
+            token_dtype=source.codec.dtype,
+            filter_fields=None if settings.filter_fields is None else list(settings.filter_fields),
+            ann=anns[target],
+            tuning=source.tuning,
+            corrected=new.correction is not None,
+        )
+        for target, source in new.collections.items()
     }
     return _with_bounds(folder, entries, progress) if settings.ann == EXACT_ALIGN else entries
 
@@ -307,20 +292,3 @@ def _with_bounds(
         )
         bounded[target] = replace(entries[target], bounds=bounds)
     return bounded
-
-
-def _collection_entry(
-    collection: CollectionSource, counts: CollectionCounts, ann: AnnEntry, settings: BuildSettings
-) -> CollectionEntry:
-    return CollectionEntry(
-        count=counts.items,
-        skipped=len(collection.skipped),
-        embedding_dim=collection.embedding_dim,
-        token_dim=collection.codec.dim,
-        token_count=counts.tokens,
-        token_dtype=collection.codec.dtype,
-        filter_fields=None if settings.filter_fields is None else list(settings.filter_fields),
-        ann=ann,
-        tuning=collection.tuning,
-        corrected=collection.correction is not None,
-    )

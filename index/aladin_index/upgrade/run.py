@@ -37,7 +37,7 @@ from aladin_index.format.records import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.compact import settings_of
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.generations.writer import describe_model, write_generation
+from aladin_index.generations.writer import NewGeneration, describe_model, write_generation
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
@@ -215,18 +215,17 @@ class _Upgrade:
             for target, each in collections.items()
         }
         calibration, correction = self._fitted
-        generation = write_generation(
-            self._index.path,
-            sources,
-            self._model,
-            settings_of(live),
-            self._fingerprint(),
-            self._progress,
-            going_live=self._carry,
+        new = NewGeneration(
+            collections=sources,
+            model=self._model,
+            settings=settings_of(live),
+            fingerprint=self._fingerprint(),
             made_by="upgrade",
             calibration=calibration,
             correction=correction,
+            going_live=self._carry,
         )
+        generation = write_generation(self._index.path, new, self._progress)
         every = [each for of_target in self._skipped.values() for each in of_target]
         counts: dict[Target, int] = {
             target: int(np.count_nonzero(each.place[each.rows] >= 0))

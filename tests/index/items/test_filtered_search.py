@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import open_index
-from aladin_index.generations.writer import describe_model, install_model, write_generation
+from aladin_index.generations.writer import (
+    NewGeneration,
+    describe_model,
+    install_model,
+    write_generation,
+)
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
@@ -100,7 +105,12 @@ def collection(
     model = describe_model(tiny_checkpoint, load_checkpoint(tiny_checkpoint).model_id)
     with only_builder(root):
         install_model(root, tiny_checkpoint, model)
-        write_generation(root, {"images": source}, model, settings, "test")
+        write_generation(
+            root,
+            NewGeneration(
+                collections={"images": source}, model=model, settings=settings, fingerprint="test"
+            ),
+        )
     with open_index(root) as index:
         yield Collection(TwoStageSearcher(index), embeddings)
 

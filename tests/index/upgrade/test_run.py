@@ -33,7 +33,7 @@ from aladin_index.generations.history import pending_changes
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.generations.writer import install_model, write_generation
+from aladin_index.generations.writer import NewGeneration, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.measure.tune import tune_index
@@ -392,7 +392,16 @@ def test_imported_encodings_without_photos_are_refused_with_that_reason(
             codec=index.collection("images").base.tokens.codec,
             parts=[part._replace(items=items)],
         )
-        write_generation(root, {"images": source}, model, SMALL, "imported", made_by="import")
+        write_generation(
+            root,
+            NewGeneration(
+                collections={"images": source},
+                model=model,
+                settings=SMALL,
+                fingerprint="imported",
+                made_by="import",
+            ),
+        )
     reason = r"23 of 23 items have no source .*'photo 0': it came without a photo \(imported enc"
     with pytest.raises(MissingSourcesError, match=reason) as caught:
         upgrade_index(root, new_checkpoint, SETTINGS)
