@@ -15,12 +15,12 @@ from aladin_index.exchange.layout import (
     SCHEMA_VERSION,
     TEXTS_FOLDER,
     CollectionLayout,
-    ExchangeCollection,
     ExchangeManifest,
     describe_paths,
     part_names,
     write_exchange_manifest,
 )
+from aladin_index.format.manifest import EncodedEntry
 from aladin_index.format.npy import NpyWriter
 from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, EncodedPart, live_parts
 from aladin_index.generations.reader import open_index
@@ -74,7 +74,7 @@ def export_index(
                 exports[target].write(progress)
         if not exports:
             raise InputError(f"{index}: there is nothing to export, all items are removed")
-        collections: dict[Target, ExchangeCollection] = {
+        collections: dict[Target, EncodedEntry] = {
             target: export.described for target, export in exports.items()
         }
         paths = {path for export in exports.values() for path in export.paths}
@@ -112,9 +112,9 @@ class _CollectionExport:
         self.paths: set[Path] = set()
 
     @property
-    def described(self) -> ExchangeCollection:
+    def described(self) -> EncodedEntry:
         """Description of what was written."""
-        return ExchangeCollection(
+        return EncodedEntry(
             count=self._count,
             embedding_dim=self._collection.entry.embedding_dim,
             token_dim=self._codec.dim,

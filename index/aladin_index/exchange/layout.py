@@ -26,22 +26,19 @@ The manifest records the model that computed the encodings, and the checksums of
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict
-
+from aladin_index.format.manifest import EncodingsManifest
+from aladin_index.format.versioned import parse_versioned
 from aladin_index.tokens.codec import CODED, TokenCodec
-from aladin_network.calibration.calibration import Calibration
-from aladin_network.config import STRICT, dump_config, parse_config
-from aladin_network.errors import ConfigError, DataError, IndexMismatchError
+from aladin_network.config import dump_config
+from aladin_network.errors import DataError, IndexCorruptError, IndexMismatchError
 from aladin_network.files import FileEntry, describe_files, write_json
-from aladin_network.types import Target, TokenDtype
+from aladin_network.types import Target
 
 MANIFEST = "manifest.json"
 METADATA = "metadata"
@@ -146,49 +143,14 @@ def part_names(count: int) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExchangeCollection:
-    """Images or texts of a folder of encodings.
-
-    Attributes:
-        count: Number of items.
-        embedding_dim: Size of an embedding.
-        token_dim: Size of a token.
-        token_dtype: Storage format of the tokens.
-    """
-
-    count: int
-    embedding_dim: int
-    token_dim: int
-    token_dtype: TokenDtype
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExchangeManifest:
+class ExchangeManifest(EncodingsManifest):
     """A folder's ``manifest.json``.
 
     Attributes:
-        schema_version: Schema version of the folder's layout.
         model_id: SHA-256 of the weights of the model that made the encodings.
-        metric: Metric of the embeddings.
-        images: None if there are none.
-        texts: None if there are none.
-        calibration: Calibration of the scores of such encodings, or None if there is none.
-        files: All other files, by path relative to the folder.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    schema_version: int
     model_id: str
-    metric: Literal["inner_product"]
-    images: ExchangeCollection | None
-    texts: ExchangeCollection | None
-    calibration: Calibration | None = None
-    files: dict[str, FileEntry]
-
-    def collection(self, target: Target) -> ExchangeCollection | None:
-        """Return the entry of one collection."""
-        return self.images if target == "images" else self.texts
 
 
 def write_exchange_manifest(folder: Path, manifest: ExchangeManifest) -> None:
@@ -203,20 +165,17 @@ def read_exchange_manifest(folder: Path) -> ExchangeManifest | None:
         IndexMismatchError: If the schema version differs.
         DataError: If the file is not a manifest.
     """
-    path = folder / MANIFEST
-    if not path.exists():
+    path, what = folder / MANIFEST, "not a manifest of encodings"
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DataError(path, None, f"cannot be read ({error.strerror})") from error
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-        version = data["schema_version"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(path, None, f"not a manifest of encodings ({error!r})") from error
-    if version != SCHEMA_VERSION:
-        raise IndexMismatchError(f"{path}: schema version", SCHEMA_VERSION, version)
-    try:
-        return parse_config(ExchangeManifest, data, str(path))
-    except ConfigError as error:
-        raise DataError(path, None, str(error)) from error
+        return parse_versioned(ExchangeManifest, content, path, SCHEMA_VERSION, what)
+    except IndexCorruptError as error:
+        raise DataError(path, None, error.reason) from error
 
 
 def check_files(folder: Path, manifest: ExchangeManifest, files: dict[str, FileEntry]) -> None:

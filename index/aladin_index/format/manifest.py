@@ -29,36 +29,41 @@ MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "up
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecallPoint:
-    """Recall of one setting of the ANN search.
+class OperatingPoint:
+    """One setting of the ANN search, and how much it finds.
 
     Attributes:
         search_width: Value of efSearch or nprobe, or None if every item is compared.
         oversample: Number of items requested from the ANN index for each one wanted; the best by
             exact cosine are kept.
         recall: Value of ann_recall, the share of the exact nearest items that are found.
+    """
+
+    search_width: int | None
+    oversample: float = 1.0
+    recall: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecallPoint(OperatingPoint):
+    """A measured setting.
+
+    Attributes:
         search_ms: Median time of the first stage for one query in ms, on the machine that measured
             it, or None if not timed, as in a build, whose output is deterministic.
     """
 
-    search_width: int | None
-    oversample: float
-    recall: float
     search_ms: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnnEntry:
-    """FAISS index of the first stage.
+class AnnEntry(OperatingPoint):
+    """FAISS index of the first stage, with the setting that searches use.
 
     Attributes:
         asked: Value that the user requested: "auto", "exact", "exact-align" or a factory string.
         memory_budget_bytes: Limit for "auto", for all collections together, or None for no limit.
         factory: Factory string that FAISS made the index from.
-        search_width: Value of efSearch or nprobe of a search, or None if every item is compared.
-        oversample: Number of items requested from the ANN index for each one wanted; the best by
-            exact cosine are kept.
-        recall: Value of ann_recall, the share of the exact nearest items that a search finds.
         recall_at: Number of nearest items that the recall was measured at.
         recall_queries: Number of queries that the recall was measured with.
         recall_wanted: Recall that the index was chosen for.
@@ -68,9 +73,6 @@ class AnnEntry:
     asked: str = "auto"
     memory_budget_bytes: int | None = None
     factory: str
-    search_width: int | None
-    oversample: float = 1.0
-    recall: float
     recall_at: int
     recall_queries: int
     recall_wanted: float = 0.99
@@ -127,16 +129,29 @@ class Tuning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectionEntry:
-    """Images or texts of a generation.
+class EncodedEntry:
+    """Encoded images or texts.
 
     Attributes:
         count: Number of items.
-        skipped: Number of items given to the build that could not be used.
         embedding_dim: Size of an embedding.
         token_dim: Size of a token.
-        token_count: Number of tokens of all items.
         token_dtype: Form in which tokens are stored.
+    """
+
+    count: int
+    embedding_dim: int
+    token_dim: int
+    token_dtype: TokenDtype
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionEntry(EncodedEntry):
+    """Images or texts of a generation.
+
+    Attributes:
+        skipped: Number of items given to the build that could not be used.
+        token_count: Number of tokens of all items.
         filter_fields: Metadata fields with an index for filters, or None for all fields.
         ann: Entry of the first stage.
         tuning: Tuning of the second stage, or None if not tuned.
@@ -145,12 +160,8 @@ class CollectionEntry:
             `aladin_index.ann.corrected`.
     """
 
-    count: int
     skipped: int
-    embedding_dim: int
-    token_dim: int
     token_count: int
-    token_dtype: TokenDtype
     filter_fields: list[str] | None = None
     ann: AnnEntry
     tuning: Tuning | None = None
@@ -177,32 +188,45 @@ class ModelEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
+class EncodingsManifest:
+    """What the manifests of a generation and of an exported folder of encodings have in common.
+
+    Attributes:
+        schema_version: Schema version of the layout.
+        metric: Metric of the embeddings.
+        images: None if there are no images.
+        texts: None if there are no texts.
+        calibration: Calibration of the hits' probabilities, or None if there is none.
+        files: All files, by path relative to the folder.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int
+    metric: Literal["inner_product"]
+    images: EncodedEntry | None
+    texts: EncodedEntry | None
+    calibration: Calibration | None = None
+    files: dict[str, FileEntry]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(EncodingsManifest):
     """A generation's ``manifest.json``.
 
     Attributes:
-        schema_version: Schema version of this layout.
         generation: Number of the generation.
-        metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one, if the
             collection was not tuned.
         fingerprint: Fingerprint of the build's inputs, model and settings.
         made_by: Command that created it.
         replaces: Generation that was live when it was created, or None for the first one.
         model: Model that made the generation.
-        images: None if the index has no images.
-        texts: None if the index has no texts.
-        calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, whose banks are in a file, or None if the
             scores are not corrected.
-        files: All files, by path relative to the folder of the generation.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    schema_version: int
     generation: int
-    metric: Literal["inner_product"]
     default_candidates: int
     fingerprint: str
     made_by: MadeBy
@@ -210,9 +234,7 @@ class Manifest:
     model: ModelEntry
     images: CollectionEntry | None
     texts: CollectionEntry | None
-    calibration: Calibration | None = None
     correction: CorrectionConstants | None = None
-    files: dict[str, FileEntry]
 
     def collection(self, target: Target) -> CollectionEntry | None:
         """Return the entry of one collection."""

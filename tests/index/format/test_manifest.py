@@ -22,38 +22,24 @@ from aladin_network.files import FileEntry, describe_files
 
 MANIFEST_JSON = """{
   "schema_version": 1,
-  "generation": 3,
   "metric": "inner_product",
-  "default_candidates": 100,
-  "fingerprint": "f00d",
-  "made_by": "tune",
-  "replaces": 1,
-  "model": {
-    "id": "abc",
-    "files": {
-      "config.json": {
-        "bytes": 2,
-        "sha256": "1234"
-      }
-    }
-  },
   "images": {
     "count": 7,
-    "skipped": 1,
     "embedding_dim": 256,
     "token_dim": 128,
-    "token_count": 343,
     "token_dtype": "int8",
+    "skipped": 1,
+    "token_count": 343,
     "filter_fields": [
       "year"
     ],
     "ann": {
-      "asked": "auto",
-      "memory_budget_bytes": 1000000,
-      "factory": "HNSW32_SQ8",
       "search_width": 128,
       "oversample": 2.0,
       "recall": 0.995,
+      "asked": "auto",
+      "memory_budget_bytes": 1000000,
+      "factory": "HNSW32_SQ8",
       "recall_at": 7,
       "recall_queries": 200,
       "recall_wanted": 0.99,
@@ -85,13 +71,27 @@ MANIFEST_JSON = """{
   },
   "texts": null,
   "calibration": null,
-  "correction": null,
   "files": {
     "images/ann.faiss": {
       "bytes": 10,
       "sha256": "5678"
     }
-  }
+  },
+  "generation": 3,
+  "default_candidates": 100,
+  "fingerprint": "f00d",
+  "made_by": "tune",
+  "replaces": 1,
+  "model": {
+    "id": "abc",
+    "files": {
+      "config.json": {
+        "bytes": 2,
+        "sha256": "1234"
+      }
+    }
+  },
+  "correction": null
 }
 """
 

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,19 @@ from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import generation_folder, live_generation, published_generations
 from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.collection_writer import EncodedPart
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes, with_changes_of
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
+from aladin_index.generations.writer import NewGeneration
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import IndexWriteError, InputError, UnknownItemError
+from aladin_network.types import Progress
 
 MakeItems = Callable[..., NewItems]
 
@@ -87,20 +91,18 @@ def test_what_comes_meanwhile_is_carried_over(
     writer.delete("images", ["a"])
     write = compact_module.write_generation
 
-    def interrupted(root: Path, collections: dict, *rest: object, **options: object) -> int:
-        folded = collections["images"].parts
+    def interrupted(root: Path, new: NewGeneration, progress: Progress | None) -> int:
+        images = new.collections["images"]
 
-        def parts() -> Iterator[object]:
-            yield from folded
+        def parts() -> Iterator[EncodedPart]:
+            yield from images.parts
             writer.add("images", made_up(["i", "j"], n=[9, 10]), "error")  # new
             writer.add("images", made_up(["b", "g", "i"], seed=5, n=[2, 3, 4]), "replace")
             writer.delete("images", ["c", "h", "j"])  # of the generation, folded in, new
             writer.add("texts", made_up(["u"]), "error")
 
-        collections["images"] = compact_module.CollectionSource(
-            **{**vars(collections["images"]), "parts": parts()}
-        )
-        return write(root, collections, *rest, **options)  # type: ignore[arg-type]
+        collections = {**new.collections, "images": replace(images, parts=parts())}
+        return write(root, replace(new, collections=collections), progress)
 
     monkeypatch.setattr(compact_module, "write_generation", interrupted)
     report = compact_index(root)
