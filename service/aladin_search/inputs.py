@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from aladin_index.encode.source_items import ImageItem, TextItem
-    from aladin_index.format.records import SkippedItem
+    from aladin_index.format.skipped import SkippedItem
 
 
 def check_literals(**given: tuple[object, object]) -> None:

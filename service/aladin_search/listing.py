@@ -108,7 +108,7 @@ def fields_of(index: SearchBackend, target: Target) -> list[Field]:
 def skipped_files(folder: Path, manifest: Manifest) -> dict[str, str]:
     """Return why the build skipped files or items, by their ids; see `Index.skipped`."""
     from aladin_index.format.layout import generation_folder
-    from aladin_index.format.records import read_skipped
+    from aladin_index.format.skipped import read_skipped
 
     generation = generation_folder(folder, manifest.generation)
     return {

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from aladin_index.encode.source_items import ImageItem, PhotoPlaces, TextItem, cut_text
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_network.photos.formats import PHOTO_SUFFIXES
 from aladin_training.data import Record, iter_records
 from aladin_training.data.folder_rules import FolderRules

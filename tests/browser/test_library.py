@@ -14,8 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 from aladin_index.building.builder import build_index
-from aladin_index.format.records import SkippedItem
-from aladin_index.format.skipped import record_stop, write_follow_record
+from aladin_index.format.skipped import SkippedItem, record_stop, write_follow_record
 from aladin_service.item_sources import image_items
 from benchmarks.service.search_page import SearchPage, data_of
 

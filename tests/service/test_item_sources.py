@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_network.errors import DataError
 from aladin_service.item_sources import image_items, text_items
 

@@ -36,7 +36,7 @@ from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import BUILD, generation_folder, live_generation
 from aladin_index.format.manifest import ModelEntry, read_manifest
-from aladin_index.format.records import SkippedItem, read_skipped
+from aladin_index.format.skipped import SkippedItem, read_skipped
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.history import check_replaceable
 from aladin_index.generations.writer import (

@@ -30,7 +30,7 @@ from aladin_index.encode.source_items import (
     stored_form,
 )
 from aladin_index.format.layout import NEW_CATALOGUE
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.settings import MAX_FILTER_FIELDS, BuildSettings
 from aladin_index.tokens.codec import TokenCodec

@@ -42,7 +42,7 @@ from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.format.layout import SKIPPED
 from aladin_index.format.npy import NpyWriter
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import FILE_OF, TokenStore

@@ -33,7 +33,7 @@ from aladin_index.encode.source_items import (
     stored_form,
     with_file_state,
 )
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError, brief
 from aladin_network.inference import Network

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from aladin_index.encode.item_encoders import ItemEncoder, Prepared
 from aladin_index.encode.source_items import ImageItem, SourceItem
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_network.errors import ImageError, InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress

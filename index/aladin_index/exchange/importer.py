@@ -40,7 +40,7 @@ from aladin_index.exchange.layout import (
     read_exchange_manifest,
 )
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.writer import (
     NewGeneration,

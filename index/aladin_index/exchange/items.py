@@ -18,7 +18,7 @@ import numpy as np
 from aladin_index.encode.source_items import PhotoPlaces, check_id, cut_text
 from aladin_index.exchange.arrays import check_rows
 from aladin_index.exchange.layout import CollectionLayout
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.collection_writer import EncodedPart
 from aladin_index.items.tables import StoredItem
 from aladin_network.errors import DataError, InputError, brief

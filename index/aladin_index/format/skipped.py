@@ -7,6 +7,7 @@ Without that file, it is what the build of the live generation skipped.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -15,17 +16,44 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import ConfigDict
 
-from aladin_index.format.layout import generation_folder
+from aladin_index.format.layout import SKIPPED, generation_folder
 from aladin_index.format.manifest import Manifest
-from aladin_index.format.records import SkippedItem, read_skipped
 from aladin_index.format.versioned import parse_versioned
 from aladin_network.config import STRICT, dump_config
-from aladin_network.errors import IndexCorruptError, IndexMismatchError
+from aladin_network.errors import IndexCorruptError, IndexMismatchError, InputError
 from aladin_network.files import write_json
 from aladin_network.types import Target
 
 FOLLOWED = "followed.json"
 SCHEMA_VERSION = 1
+
+
+class SkippedItem(NamedTuple):
+    """An item that cannot be used.
+
+    Attributes:
+        id: ID assigned by the user.
+        reason: Reason in words.
+    """
+
+    id: str
+    reason: str
+
+    def refused(self) -> InputError:
+        """Return the error where the first item that cannot be used ends a job."""
+        return InputError(f"{self.id}: {self.reason}")
+
+
+def read_skipped(folder: Path) -> list[SkippedItem]:
+    """Read the skipped items of one collection of a generation, in the order of the input."""
+    path = folder / SKIPPED
+    try:
+        lines = json.loads(path.read_text(encoding="utf-8"))
+        return [SkippedItem(str(item_id), str(reason)) for item_id, reason in lines]
+    except OSError as error:
+        raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise IndexCorruptError(path, "not a list of ids and reasons") from error
 
 
 @dataclass(frozen=True, kw_only=True)

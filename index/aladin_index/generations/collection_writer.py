@@ -19,7 +19,7 @@ from aladin_index.ann.corrected import corrected_vectors
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, SKIPPED
 from aladin_index.format.manifest import BIASES, CollectionEntry, Tuning
 from aladin_index.format.npy import NpyWriter, write_npy
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.tokens.bound_files import BOUND_FILES

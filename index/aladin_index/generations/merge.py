@@ -23,7 +23,7 @@ from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import NEW_CATALOGUE, generation_folder
 from aladin_index.format.manifest import DIGEST
 from aladin_index.format.models import model_folder
-from aladin_index.format.records import read_skipped
+from aladin_index.format.skipped import read_skipped
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import NewGeneration, install_model, write_generation

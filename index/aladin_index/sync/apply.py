@@ -17,7 +17,7 @@ from aladin_index.encode.item_encoders import ItemEncoder, Prepared, item_encode
 from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, batched, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, check_item
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.file_collection import FileCollection

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aladin_index.encode.source_items import ImageItem
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.sync.file_state import BuiltState, FileState
 

@@ -13,7 +13,7 @@ from os.path import lexists
 from typing import Literal, NamedTuple
 
 from aladin_index.encode.source_items import ImageItem, details_of
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.sync.file_state import FileState, sha256_of
 from aladin_index.sync.listing import FolderListing, IndexedPhoto, ListedPhoto
 from aladin_network.errors import ImageError, ImageTooLargeError, InputError

@@ -13,7 +13,7 @@ from aladin_index.changes.writable import WritableCollection, insert_encoding
 from aladin_index.encode.item_encoders import CUT, warn_of_cut
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import SourceItem
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, items_of
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem, insert_items

@@ -33,7 +33,7 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import DIGEST, Manifest, ModelEntry, read_manifest
 from aladin_index.format.models import check_same_model, copy_upgrade_model
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.compact import settings_of
 from aladin_index.generations.reader import SearchIndex, open_index

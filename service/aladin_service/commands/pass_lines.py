@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from aladin_index.format.records import SkippedItem
+    from aladin_index.format.skipped import SkippedItem
     from aladin_index.sync.apply import SyncReport
 
 

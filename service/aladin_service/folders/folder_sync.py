@@ -16,8 +16,7 @@ from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.region_sources import check_regions
 from aladin_index.encode.source_items import PhotoPlaces
 from aladin_index.format.models import live_model_folder
-from aladin_index.format.records import SkippedItem
-from aladin_index.format.skipped import FOLLOWED, write_follow_record
+from aladin_index.format.skipped import FOLLOWED, SkippedItem, write_follow_record
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes
 from aladin_index.generations.reader import open_index

@@ -20,7 +20,7 @@ from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.format.models import live_model_folder
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.settings import BuildSettings
 from aladin_index.sync.apply import SyncReport
 from aladin_network.errors import DataError, IndexNotReadyError, InputError

@@ -8,7 +8,7 @@ import pytest
 from aladin_index.building import catalogue as module
 from aladin_index.building.catalogue import Catalogue, write_catalogue
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.settings import BuildSettings, MetadataLimits
 from aladin_network.errors import InputError
 from aladin_network.types import NullProgress

@@ -17,7 +17,7 @@ from aladin_index.building.shards import (
 from aladin_index.encode.item_encoders import ItemEncoder, item_encoder
 from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, encoded_batches
 from aladin_index.encode.source_items import ImageItem, SourceItem
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import IndexWriteError
 from aladin_network.inference import encode_photos

@@ -13,7 +13,7 @@ from aladin_index.encode.read_ahead import (
     StageSeconds,
     encoded_batches,
 )
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress

@@ -9,10 +9,10 @@ import pytest
 
 from aladin_index.format.layout import SKIPPED, generation_folder
 from aladin_index.format.manifest import Manifest
-from aladin_index.format.records import SkippedItem
 from aladin_index.format.skipped import (
     FOLLOWED,
     SkippedGroup,
+    SkippedItem,
     by_reason,
     read_follow_record,
     read_skipped_summary,

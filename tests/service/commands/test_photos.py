@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 import aladin_service.commands.photos
 import aladin_service.library.opening
 from aladin_index.building.builder import build_index
-from aladin_index.format.records import SkippedItem
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.sync.apply import SyncReport
 from aladin_network.conversion.named_models import DEFAULT_MODEL
 from aladin_network.errors import ConfigError

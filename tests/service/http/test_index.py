@@ -16,8 +16,7 @@ import pytest
 from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import CURRENT, generation_folder
-from aladin_index.format.records import SkippedItem
-from aladin_index.format.skipped import record_stop, write_follow_record
+from aladin_index.format.skipped import SkippedItem, record_stop, write_follow_record
 from aladin_service.api_key import SCOPES
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.keys_file import add_key

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aladin_index.encode.region_sources import RegionSource
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
     from aladin_index.format.layout import EngineLocation
-    from aladin_index.format.records import SkippedItem
+    from aladin_index.format.skipped import SkippedItem
     from aladin_network.detectors.base import Detector
     from aladin_training.data.folder_rules import FolderRules
     from aladin_training.data.regions import RegionStore

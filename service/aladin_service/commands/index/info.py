@@ -16,7 +16,7 @@ from aladin_service.commands.progress import stderr_progress
 if TYPE_CHECKING:
     from aladin_index.encode.source_items import PhotoPlaces
     from aladin_index.format.layout import EngineLocation
-    from aladin_index.format.records import SkippedItem
+    from aladin_index.format.skipped import SkippedItem
     from aladin_network.types import Target
     from aladin_training.data.folder_rules import FolderRules
 

@@ -28,7 +28,7 @@ from aladin_service.commands.options import (
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from aladin_index.format.records import SkippedItem
+    from aladin_index.format.skipped import SkippedItem
     from aladin_index.upgrade.run import UpgradeReport
 
 _NAMED = 100
