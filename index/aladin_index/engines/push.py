@@ -339,10 +339,11 @@ def _schema(collection: FileCollection) -> CollectionSchema:
     if collection.changes is not None:
         longest = max(longest, int(collection.changes.token_counts.max(initial=0)))
     return CollectionSchema(
-        embedding_dim=collection.entry.embedding_dim,
-        codec=collection.base.tokens.codec,
-        max_tokens=longest,
         count=collection.count,
+        embedding_dim=collection.entry.embedding_dim,
+        token_dim=collection.entry.token_dim,
+        token_dtype=collection.entry.token_dtype,
+        max_tokens=longest,
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.engines.filter_fields import filter_fields, limit_of, terms_of
+from aladin_index.format.manifest import EncodedEntry
 from aladin_index.items.filters import And, Filter, Not, Or, Range
 from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import CODED, PackedTokens, TokenCodec
@@ -87,34 +88,26 @@ class EngineItem(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectionSchema:
+class CollectionSchema(EncodedEntry):
     """What a vector database has to know before it can create a collection.
 
     Attributes:
-        embedding_dim: Size of an embedding.
-        codec: Codec of the tokens; items of a collection without tokens have 0 tokens.
         max_tokens: Largest number of tokens of an item; items added later may exceed it.
-        count: Number of items about to be inserted.
     """
 
-    embedding_dim: int
-    codec: TokenCodec
     max_tokens: int
-    count: int
 
 
 class CollectionForm(NamedTuple):
     """How a collection is stored; written as the description of the Milvus collection.
 
     Attributes:
-        embedding_dim: Size of an embedding.
         token_dtype: Storage format of the tokens.
         token_dim: Size of a token.
         token_texts: Number of fields that hold the tokens of a row.
         index_kind: Index kind of its first stage, see `aladin_index.engines.index_kinds`.
     """
 
-    embedding_dim: int
     token_dtype: TokenDtype
     token_dim: int
     token_texts: int
@@ -123,9 +116,10 @@ class CollectionForm(NamedTuple):
     @classmethod
     def of(cls, schema: CollectionSchema, index_kind: str) -> CollectionForm:
         """Choose the form of a collection with an index kind."""
-        needed = _ROOM * schema.max_tokens * schema.codec.token_bytes
+        codec = _form_codec(schema.token_dtype, schema.token_dim)
+        needed = _ROOM * schema.max_tokens * codec.token_bytes
         texts = max(1, -(-needed // _BYTES_A_TEXT))
-        return cls(schema.embedding_dim, schema.codec.dtype, schema.codec.dim, texts, index_kind)
+        return cls(schema.token_dtype, schema.token_dim, texts, index_kind)
 
     @classmethod
     def read(cls, description: str) -> CollectionForm:

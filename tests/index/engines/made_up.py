@@ -51,7 +51,11 @@ def codec_of(dtype: TokenDtype) -> TokenCodec:
 def schema_of(codec: TokenCodec, count: int = 20, max_tokens: int = MAX_TOKENS) -> CollectionSchema:
     """Describe a collection of such items."""
     return CollectionSchema(
-        embedding_dim=EMBEDDING_DIM, codec=codec, max_tokens=max_tokens, count=count
+        count=count,
+        embedding_dim=EMBEDDING_DIM,
+        token_dim=codec.dim,
+        token_dtype=codec.dtype,
+        max_tokens=max_tokens,
     )
 
 

@@ -12,11 +12,12 @@ import pytest
 from aladin_index.engines.client import EngineClient, EngineQuery
 from aladin_index.engines.guard import Circuit, EngineCall, guarded
 from aladin_index.engines.rows import CollectionSchema
-from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import EngineError, EngineUnavailableError, InputError
 
 QUERY = np.ones(2, dtype=np.float32)
-SCHEMA = CollectionSchema(embedding_dim=2, codec=TokenCodec("float16", 2), max_tokens=3, count=4)
+SCHEMA = CollectionSchema(
+    count=4, embedding_dim=2, token_dim=2, token_dtype="float16", max_tokens=3
+)
 SEARCH = EngineQuery(
     generation=3,
     target="images",

@@ -107,6 +107,6 @@ def test_keys_are_short_and_of_one_item_each() -> None:
 
 
 def test_a_collection_that_is_not_ours_is_refused() -> None:
-    for description in ("", "photos of my cat", "{}", '{"embedding_dim": 3}'):
+    for description in ("", "photos of my cat", "{}", '{"token_dim": 3}'):
         with pytest.raises(EngineError, match="is described as"):
             CollectionForm.read(description)
