@@ -285,10 +285,7 @@ def _measure_engine(
     with open_index(root, device=engine) as index:
         figures: dict[str, Any] = {"start_s": time.perf_counter() - started}
         figures["card_bytes"] = card_bytes() - before
-        photos = index.collection("images").base
-        # An engine that could not be verified is replaced by the stored ANN.
-        is_plain = engine.device == "cpu" and photos.first_stage is photos.ann
-        if photos.first_stage is photos.ann and not is_plain:
+        if not engine.is_good:  # it could not be verified: the processor searches the stored ANN
             return None, []
         searcher = TwoStageSearcher(index)
         asking = TextSearches(searcher, queries)
@@ -315,7 +312,9 @@ def _measure_engine(
 
             batches[size] = batch_figures(times_ms(ask_all, seconds / len(_BATCHES)), size)
         figures["batches"] = batches
-        figures["ann_recall"] = measure_recall(ServedFirstStage(photos, queries), _RECALL_QUERIES)
+        figures["ann_recall"] = measure_recall(
+            ServedFirstStage(index.collection("images").base, queries), _RECALL_QUERIES
+        )
         hits = [
             {hit.id for hit in asking.search(turn, CANDIDATES).hits}
             for turn in range(_COMPARED_QUERIES)

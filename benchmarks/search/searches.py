@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from aladin_index.ann.exact_search import exact_search, largest
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
-from aladin_index.ann.first_stage import exact_search, largest
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.generations.reader import open_index
 from aladin_index.search.file_collection import StoredCollection
@@ -304,7 +304,8 @@ def _against_exhaustive(
     def two_stage(turn: int, count: int) -> object:
         place = turn % len(asking.words)
         rows = stage.find(stage.asked[place], count)
-        scores = collection.second_stage.align(asking.words[place], "text", rows)
+        words = asking.words[place]
+        (scores,) = collection.second_stage.align_all([words], "text", [rows])
         return rows[largest(scores, TOP)]
 
     def matching(turn: int) -> object:

@@ -15,7 +15,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.ann.first_stage import best_of, exact_search
+from aladin_index.ann.exact_search import Nearest, best_of, exact_search, worth_copying
 from aladin_index.items.selection import Selection
 from aladin_index.kernel.nearest import (
     LANES,
@@ -72,9 +72,21 @@ class ExactScan:
                 self._lock.release()
         return self._codes is not None
 
+    def nearest(
+        self, queries: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> list[Nearest] | None:
+        """Find the nearest rows, see `aladin_index.ann.first_stage.FirstStage`."""
+        size = len(self._embeddings)
+        # Few rows are compared one by one.
+        if allowed is not None and worth_copying(allowed, size):
+            return None
+        if count >= (size if allowed is None else allowed.count) or not self.is_ready():
+            return None
+        return [self.search(query, count, allowed) for query in queries]
+
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    ) -> Nearest:
         """Find the rows with the largest inner products.
 
         Args:
@@ -83,7 +95,7 @@ class ExactScan:
             allowed: Rows to choose from, or None for all.
 
         Returns:
-            As `aladin_index.ann.first_stage.exact_search`; the scores are those of FAISS.
+            As `aladin_index.ann.exact_search.exact_search`; the scores are those of FAISS.
         """
         total = len(self._embeddings) if allowed is None else allowed.count
         codes = self._codes

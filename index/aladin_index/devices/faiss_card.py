@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.first_stage import with_margin
 from aladin_index.items.selection import Selection
 
 T = TypeVar("T")
@@ -26,6 +25,15 @@ T = TypeVar("T")
 # Maximum numbers of neighbours and of lists of FAISS's GPU kernels.
 MOST_ON_CARD = 2048
 _VECTORS_AT_A_TIME = 2**18
+
+
+def with_margin(count: int) -> int:
+    """Return how many rows to request of half-precision vectors to include the best `count`.
+
+    They change the order only where cosines agree to 0.001; re-scoring with exact cosines then
+    finds the right ones.
+    """
+    return count + count // 10 + 16
 
 
 class OwnerFailedError(RuntimeError):
@@ -176,10 +184,7 @@ class FaissCard:
 
 
 class GpuAnn:
-    """Searches a copy of an ANN on a GPU; unsupported searches run on the CPU.
-
-    They take neither filters nor more than 2,048 neighbours.
-    """
+    """Searches a copy of an ANN on a GPU, which takes no filters, and at most 2,048 neighbours."""
 
     def __init__(self, card: FaissCard, ann: AnnIndex, embeddings: NDArray[np.float32]) -> None:
         """Copy an ANN to the GPU, see `FaissCard.copy`."""
@@ -191,16 +196,12 @@ class GpuAnn:
 
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
-    ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.ann.first_stage.FirstStage`.
-
-        Raises:
-            OwnerFailedError: If the graphics card has failed.
-        """
+    ) -> NDArray[np.int64] | None:
+        """Find near rows, see `aladin_index.devices.search_device.RowSearch`."""
         wanted = max(math.ceil(count * self._ann.oversample), with_margin(count))
         wanted = min(wanted, self._ann.count)
         if allowed is not None or wanted > MOST_ON_CARD:
-            return self._ann.search(query, count, allowed)
+            return None
         on_card = self._on_card
         _, rows = self._owner.run(lambda: on_card[0].search(query[None], wanted))
         found: NDArray[np.int64] = rows[0]

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
-from aladin_index.ann.first_stage import FirstStage, best_of
+from aladin_index.ann.exact_search import Nearest, best_of
+from aladin_index.ann.first_stage import best_of_each, filled_up, first_stages
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn
 from aladin_index.items.selection import Selection
 from aladin_index.search.file_collection import StoredCollection
@@ -64,27 +65,45 @@ class DeviceHealth:
         return spare()
 
 
-class GuardedFirstStage:
-    """Searches on a device, and on the CPU once the device has failed."""
-
-    def __init__(self, on_device: FirstStage, spare: FirstStage, health: DeviceHealth) -> None:
-        """Use `spare` once `health` is not good."""
-        self._on_device = on_device
-        self._spare = spare
-        self._health = health
+class RowSearch(Protocol):
+    """Finds near rows on a device; raises `RuntimeError` if the device has failed."""
 
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
-    ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.ann.first_stage.FirstStage`."""
-        return self._health.guard(
-            partial(self._on_device.search, query, count, allowed),
-            partial(self._spare.search, query, count, allowed),
-        )
+    ) -> NDArray[np.int64] | None:
+        """Find near rows in any order, or None if the device does not take such a search.
+
+        More than `count` are found where the device cannot tell which of them are the nearest.
+        """
+        ...
 
 
-class GuardedSecondStage:
-    """Scores on a device, and on the CPU once the device has failed."""
+class DeviceSearch:
+    """The first stage on a device; leaves searches to the CPU once the device has failed."""
+
+    def __init__(
+        self, on_device: RowSearch, collection: StoredCollection, health: DeviceHealth
+    ) -> None:
+        """Search the items of `collection`, as long as `health` is good."""
+        self._on_device, self._health = on_device, health
+        self._ann, self._embeddings = collection.ann, collection.embeddings
+
+    def nearest(
+        self, queries: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> list[Nearest] | None:
+        """Find the nearest rows, see `aladin_index.ann.first_stage.FirstStage`."""
+        search, found = self._on_device.search, list[NDArray[np.int64]]()
+        for query in queries:
+            rows = self._health.guard(partial(search, query, count, allowed), lambda: None)
+            if rows is None:
+                return None
+            found.append(rows)
+        best = best_of_each(self._embeddings, queries, found, count, self._ann)
+        return filled_up(best, self._embeddings, queries, count, allowed)
+
+
+class DeviceAlignment:
+    """The second stage on a device, and on the CPU once the device has failed."""
 
     def __init__(self, on_device: SecondStage, spare: SecondStage, health: DeviceHealth) -> None:
         """Use `spare` once `health` is not good."""
@@ -92,16 +111,16 @@ class GuardedSecondStage:
         self._spare = spare
         self._health = health
 
-    def align(
+    def align_all(
         self,
-        query: Float[np.ndarray, "query_tokens dim"],
+        queries: Sequence[Float[np.ndarray, "query_tokens dim"]],
         modality: Modality,
-        rows: NDArray[np.int64],
-    ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `aladin_index.tokens.maxsim.SecondStage`."""
+        rows: Sequence[NDArray[np.int64]],
+    ) -> list[NDArray[np.float32]]:
+        """Score items, see `aladin_index.tokens.maxsim.SecondStage`."""
         return self._health.guard(
-            partial(self._on_device.align, query, modality, rows),
-            partial(self._spare.align, query, modality, rows),
+            partial(self._on_device.align_all, queries, modality, rows),
+            partial(self._spare.align_all, queries, modality, rows),
         )
 
     def similarities(
@@ -160,6 +179,11 @@ class SearchDevice:
             _LOG.warning("searching on the CPU: torch finds no CUDA device")
         return cls()
 
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing has failed; otherwise the CPU searches."""
+        return self._health.is_good
+
     def place(self, collection: StoredCollection) -> StoredCollection:
         """Return a collection whose stages run on the device, as far as they pass the test.
 
@@ -168,22 +192,23 @@ class SearchDevice:
         """
         if self.device == "cpu" and self._first_stage == "faiss":
             return collection
-        if not self._health.is_good:
+        if not self.is_good:
             return collection
         try:
-            first_stage = self._first_stage_of(collection)
-            prove(first_stage, collection)
-            guarded = GuardedFirstStage(first_stage, collection.first_stage, self._health)
+            on_device = self._first_stage_of(collection)
+            prove(on_device, collection)
+            search = DeviceSearch(on_device, collection, self._health)
+            stages = first_stages(collection.ann, collection.embeddings, search)
             if self._first_stage == "faiss" or self.device == "cpu":
-                return replace(collection, first_stage=guarded)
+                return replace(collection, first_stages=stages)
             from aladin_index.devices.torch_stages import alignment_on_card
 
             alignment = alignment_on_card(collection.tokens, self.device)
             where = "kept on the device" if alignment.is_resident else "copied query by query"
             _LOG.info("tokens of the %s: %s", collection.target, where)
-            second_stage = GuardedSecondStage(alignment, collection.second_stage, self._health)
+            second_stage = DeviceAlignment(alignment, collection.second_stage, self._health)
             # Bounds are those of the scores on the processor.
-            return replace(collection, first_stage=guarded, second_stage=second_stage, bounds=None)
+            return replace(collection, first_stages=stages, second_stage=second_stage, bounds=None)
         except RuntimeError as error:  # what both FAISS and torch raise
             self._health.fail(error)
             return collection
@@ -193,7 +218,7 @@ class SearchDevice:
         if self._card is not None:
             self._card.close()
 
-    def _first_stage_of(self, collection: StoredCollection) -> FirstStage:
+    def _first_stage_of(self, collection: StoredCollection) -> RowSearch:
         if self._first_stage == "torch":
             from aladin_index.devices.torch_stages import exact_search_on
 
@@ -212,7 +237,7 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def prove(engine: FirstStage, collection: StoredCollection) -> None:
+def prove(on_device: RowSearch, collection: StoredCollection) -> None:
     """Check that a first stage finds the neighbours of some of its own items.
 
     Raises:
@@ -223,7 +248,8 @@ def prove(engine: FirstStage, collection: StoredCollection) -> None:
         query = np.array(collection.embeddings[row])
         rows = np.sort(collection.ann.search(query, count))
         nearest, _ = best_of(collection.embeddings, query, rows, count)
-        found = np.intersect1d(engine.search(query, count), nearest)
+        rows = on_device.search(query, count)
+        found = nearest if rows is None else np.intersect1d(rows, nearest)
         if len(found) < _PROOF_SHARE * len(nearest):
             raise RuntimeError(
                 f"a search on the device found {len(found)} of the {len(nearest)} items that the "

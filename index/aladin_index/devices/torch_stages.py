@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.ann.first_stage import with_margin
+from aladin_index.devices.faiss_card import with_margin
 from aladin_index.items.selection import Selection
 from aladin_index.tokens.maxsim import split_items
 from aladin_index.tokens.store import TokenStore
@@ -52,11 +54,7 @@ class TorchExact:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.ann.first_stage.FirstStage`.
-
-        Raises:
-            RuntimeError: If the device has failed.
-        """
+        """Find near rows, see `aladin_index.devices.search_device.RowSearch`."""
         total = len(self._vectors)
         wanted = min(with_margin(count), total)
         vector = torch.from_numpy(query).to(self._device, self._vectors.dtype)
@@ -111,17 +109,23 @@ class TorchAlignment:
         """Whether all tokens are on the device."""
         return self._values is not None
 
+    def align_all(
+        self,
+        queries: Sequence[Float[np.ndarray, "query_tokens dim"]],
+        modality: Modality,
+        rows: Sequence[NDArray[np.int64]],
+    ) -> list[NDArray[np.float32]]:
+        """Score items, query by query, see `aladin_index.tokens.maxsim.SecondStage`."""
+        pairs = zip(queries, rows, strict=True)
+        return [self.align(query, modality, of_query) for query, of_query in pairs]
+
     def align(
         self,
         query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `aladin_index.tokens.maxsim.SecondStage`.
-
-        Raises:
-            RuntimeError: If the device has failed.
-        """
+        """Score the items of one query; raises `RuntimeError` if the device has failed."""
         if len(rows) == 0 or len(query) == 0:
             return np.zeros(len(rows), dtype=np.float32)
         with torch.inference_mode():

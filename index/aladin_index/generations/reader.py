@@ -15,7 +15,7 @@ import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.corrected import open_correction
-from aladin_index.ann.exact_scan import ExactScan
+from aladin_index.ann.first_stage import first_stages
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice
@@ -291,10 +291,9 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
         target=target,
         entry=entry,
         ann=ann,
-        first_stage=ann,
+        first_stages=first_stages(ann, embeddings),
         second_stage=TokenAlignment(tokens),
         embeddings=embeddings,
         tokens=tokens,
         items=items,
-        scan=ExactScan.of(embeddings) if ann.compares_all else None,
     )

@@ -252,7 +252,7 @@ def _probe_ann(collection: StoredCollection, rows: list[int]) -> str | None:
     for row in rows:
         query = np.array(collection.embeddings[row])
         query[collection.entry.embedding_dim :] = 0  # its own biases have no part in the comparison
-        found = collection.first_stage.search(query, count)
+        found = collection.ann.search(query, count)
         if len(found) and not (found.min() >= 0 and found.max() < collection.entry.count):
             return f"expected rows below {collection.entry.count}, found {found.tolist()}"
         # Another item may have an identical embedding.

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from aladin_index.ann.first_stage import largest
+from aladin_index.ann.exact_search import largest
 from aladin_index.search.bounded import KnownScores, best_items, ranks_of
 from aladin_index.search.candidates import (
     Found,

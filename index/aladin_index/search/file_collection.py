@@ -11,16 +11,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
+from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.corrected import stored_biases
-from aladin_index.ann.exact_scan import ExactScan
-from aladin_index.ann.first_stage import (
-    FirstStage,
-    exact_search,
-    merge_orders,
-    retrieve_all,
-    worth_copying,
-)
+from aladin_index.ann.exact_search import exact_search, merge_orders
+from aladin_index.ann.first_stage import FirstStage
 from aladin_index.changes.reader import CollectionChanges, LiveItems
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
@@ -30,8 +24,6 @@ from aladin_index.search.collection import Everything, FirstStageQuery, Ordered,
 from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, WORTH_BOUNDING, LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
-    TokenAlignment,
-    alignment_of_queries,
     alignment_with_candidates,
     token_similarities,
 )
@@ -47,24 +39,22 @@ class StoredCollection:
         target: Target of the collection: images or texts.
         entry: Manifest entry of the collection.
         ann: Index of the first stage, as stored.
-        first_stage: Search implementation: the ANN itself, or a device implementation.
+        first_stages: Ways to find the nearest items, in the order in which they are asked.
         second_stage: Re-ranking implementation.
         embeddings: (items, width) float32, memory-mapped, with the biases of a correction.
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
-        scan: Exact search in place of a first stage that compares with every vector, or None.
         bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
     """
 
     target: Target
     entry: CollectionEntry
     ann: AnnIndex
-    first_stage: FirstStage
+    first_stages: Sequence[FirstStage]
     second_stage: SecondStage
     embeddings: NDArray[np.float32]
     tokens: TokenStore
     items: ItemStore
-    scan: ExactScan | None = None
     bounds: LazyBounds | None = None
 
     def candidates(
@@ -90,18 +80,11 @@ class StoredCollection:
         allowed: Selection | None = None,
     ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Find the nearest items of several queries as `candidates` does, in one call of FAISS."""
-        total = self.entry.count if allowed is None else allowed.count
-        # A device has its own first stage, and few rows are compared one by one.
-        scan = self.scan if self.first_stage is self.ann and count < total else None
-        is_sparse = allowed is not None and worth_copying(allowed, self.entry.count)
-        if scan is not None and not is_sparse and scan.is_ready():
-            return [scan.search(query, count, allowed) for query in queries]
-        # A filter that leaves few rows is answered exactly, at less cost than a widened search.
-        few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
-        if few or count >= total:
-            return [exact_search(self.embeddings, query, count, allowed) for query in queries]
         together = queries[0][None] if len(queries) == 1 else np.stack(queries)
-        return retrieve_all(self.first_stage, self.embeddings, together, count, allowed)
+        for stage in self.first_stages:
+            if (found := stage.nearest(together, count, allowed)) is not None:
+                return found
+        raise AssertionError("the last first stage takes every search")
 
     def order(
         self,
@@ -275,11 +258,7 @@ class FileCollection:
         built = [of_query < self.base.entry.count for of_query in rows]
         stage, pairs = self.base.second_stage, zip(rows, built, strict=True)
         of_base = rows if self.changes is None else [of_query[each] for of_query, each in pairs]
-        if isinstance(stage, TokenAlignment):
-            known = alignment_of_queries(queries, asked, self.base.tokens, of_base)
-        else:  # a device is asked for one query after the other
-            pairs = zip(queries, of_base, strict=True)
-            known = [stage.align(query, asked, of_query) for query, of_query in pairs]
+        known = stage.align_all(queries, asked, of_base)
         for place, (query, of_query, places) in enumerate(zip(queries, rows, built, strict=True)):
             if self.changes is None or places.all():
                 continue

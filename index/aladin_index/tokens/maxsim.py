@@ -291,14 +291,13 @@ def _pool() -> ThreadPoolExecutor:
 class SecondStage(Protocol):
     """Scores candidates; thread-safe."""
 
-    def align(
+    def align_all(
         self,
-        query: Float[np.ndarray, "query_tokens dim"],
+        queries: Sequence[Float[np.ndarray, "query_tokens dim"]],
         modality: Modality,
-        rows: NDArray[np.int64],
-    ) -> NDArray[np.float32]:
-        """Score items by late interaction, see
-        `aladin_index.tokens.maxsim.alignment_with_candidates`."""
+        rows: Sequence[NDArray[np.int64]],
+    ) -> list[NDArray[np.float32]]:
+        """Score the items of several queries by late interaction, see `alignment_of_queries`."""
         ...
 
     def similarities(
@@ -309,14 +308,8 @@ class SecondStage(Protocol):
     ) -> list[NDArray[np.float32]]:
         """Compare every token of a query with every token of some items.
 
-        Args:
-            query: See `align`.
-            modality: See `align`.
-            rows: See `align`.
-
-        Returns:
-            For each item (query_tokens, item_tokens) float32: the very numbers of which `align`
-            takes the best and sums them up, to its last digits.
+        For each item (query_tokens, item_tokens) float32: the very numbers of which `align_all`
+        takes the best and sums them up, to its last digits.
         """
         ...
 
@@ -328,14 +321,14 @@ class TokenAlignment:
         """Score the items of `tokens`."""
         self._tokens = tokens
 
-    def align(
+    def align_all(
         self,
-        query: Float[np.ndarray, "query_tokens dim"],
+        queries: Sequence[Float[np.ndarray, "query_tokens dim"]],
         modality: Modality,
-        rows: NDArray[np.int64],
-    ) -> NDArray[np.float32]:
+        rows: Sequence[NDArray[np.int64]],
+    ) -> list[NDArray[np.float32]]:
         """Score items, see `SecondStage`."""
-        return alignment_of_queries([query], modality, self._tokens, [rows])[0]
+        return alignment_of_queries(queries, modality, self._tokens, rows)
 
     def similarities(
         self,

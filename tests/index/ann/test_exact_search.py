@@ -1,10 +1,10 @@
+import aladin_index.ann.exact_search
 import numpy as np
 import pytest
 import torch
+from aladin_index.ann.exact_search import exact_search, largest
 from torch.nn import functional as F
 
-import aladin_index.ann.first_stage
-from aladin_index.ann.first_stage import exact_search, largest
 from aladin_index.items.selection import Selection
 
 
@@ -29,7 +29,7 @@ def test_chunks_make_no_difference(
 ) -> None:
     embeddings, query = unit_vectors(200, 8), unit_vectors(1, 8, seed=1)[0]
     rows = None if allowed is None else Selection.of_mask(np.isin(np.arange(200), allowed))
-    monkeypatch.setattr(aladin_index.ann.first_stage, "_ROWS_AT_A_TIME", 3)
+    monkeypatch.setattr(aladin_index.ann.exact_search, "_ROWS_AT_A_TIME", 3)
     found, scores = exact_search(embeddings, query, 10, rows)
     among = range(200) if allowed is None else allowed
     expected = sorted(among, key=lambda row: -float(embeddings[row] @ query))[:10]

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from aladin_index.devices.search_device import (
+    DeviceAlignment,
     DeviceHealth,
-    GuardedSecondStage,
     SearchDevice,
 )
 from aladin_index.devices.torch_stages import TorchAlignment
@@ -136,16 +136,16 @@ def test_a_second_stage_that_fails_is_left_with_one_warning(
     spare = TokenAlignment(collection.tokens)
 
     class Failing(TorchAlignment):
-        def align(self, *_: object) -> np.ndarray:
+        def align_all(self, *_: object) -> list[np.ndarray]:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
     failing = Failing(collection.tokens, torch.device("cpu"), 0)
     health = DeviceHealth()
-    guarded = GuardedSecondStage(failing, spare, health)
+    guarded = DeviceAlignment(failing, spare, health)
     query, rows = unit_vectors(4, 8), np.arange(20)
     for _ in range(2):
         np.testing.assert_array_equal(
-            guarded.align(query, "text", rows), spare.align(query, "text", rows)
+            guarded.align_all([query], "text", [rows]), spare.align_all([query], "text", [rows])
         )
     assert warnings.messages == ["searching on the CPU: CUDA out of memory"]
     assert not health.is_good
@@ -159,7 +159,7 @@ def test_exact_search_in_torch_answers_as_the_index_does(
         open_index(published, device=SearchDevice.choose("cpu", "torch")) as placed,
     ):
         assert placed.images is not None and plain.images is not None
-        assert placed.images.first_stage is not placed.images.ann
+        assert placed.images.first_stages != plain.images.first_stages
         for item_id in ("text 0", "text 3", "photo 2"):
             query, modality = TwoStageSearcher(plain).stored_query(item_id)[:2]
             for target in ("images", "texts"):
@@ -199,8 +199,8 @@ def test_a_real_card_answers_as_the_processor_does(
         assert len(np.intersect1d(rows, expected)) >= 98
         np.testing.assert_allclose(scores, vectors[rows] @ embedding, atol=1e-6)
         np.testing.assert_allclose(
-            placed.second_stage.align(query, "text", rows),
-            collection.second_stage.align(query, "text", rows),
+            placed.second_stage.align_all([query], "text", [rows]),
+            collection.second_stage.align_all([query], "text", [rows]),
             atol=0.02,
         )
     device.close()

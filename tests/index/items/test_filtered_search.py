@@ -119,7 +119,7 @@ def collection(
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether what passes is few enough to be searched exactly."""
     if not request.param:
-        monkeypatch.setattr("aladin_index.search.file_collection.EXACT_UP_TO", 0)
+        monkeypatch.setattr("aladin_index.ann.first_stage.EXACT_UP_TO", 0)
     return request.param
 
 
@@ -150,7 +150,7 @@ def test_pages_of_a_filtered_search_neither_repeat_nor_skip(
     rerank: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aladin_index.search.file_collection.EXACT_UP_TO", 0)
+    monkeypatch.setattr("aladin_index.ann.first_stage.EXACT_UP_TO", 0)
     passing = [number for number in range(COUNT) if rule(number)]
     options: dict[str, Any] = {"candidates": 30, "rerank": rerank, "filter": spec}
     pages: list[int] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import aladin_index.search.file_collection as file_collection
+from aladin_index.ann import first_stage
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
@@ -99,7 +99,7 @@ def alone(searcher: TwoStageSearcher, asked: AskedSearch) -> SearchAnswer | Exce
 def test_the_answers_are_those_of_each_search_alone(
     searcher: TwoStageSearcher, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_collection, "EXACT_UP_TO", 99)  # more go through the graph
+    monkeypatch.setattr(first_stage, "EXACT_UP_TO", 99)  # more go through the graph
     chance = random.Random(seed)
     for size in (1, 2, 16, 40):
         batch = [draw(searcher, chance) for _ in range(size)]

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from aladin_index.ann.exact_search import exact_search
 from torch.nn import functional as F
 
-import aladin_index.search.file_collection
-from aladin_index.ann.first_stage import exact_search
+import aladin_index.ann.first_stage
 from aladin_index.items.selection import Selection
 
 
@@ -67,7 +67,7 @@ def test_a_filter_that_leaves_few_is_answered_exactly(make_collection) -> None:
 def test_a_filter_that_leaves_many_goes_through_the_ann(
     make_collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aladin_index.search.file_collection, "EXACT_UP_TO", 99)
+    monkeypatch.setattr(aladin_index.ann.first_stage, "EXACT_UP_TO", 99)
     collection = make_collection(VECTORS, factory="HNSW32,Flat", search_width=64)
     allowed = selection(np.argsort(VECTORS[:, 0])[:100])
     shares = []
