@@ -34,17 +34,7 @@ DEFAULT_METADATA_LIMITS = MetadataLimits()
 
 
 def check_metadata(metadata: Mapping[str, Any], limits: MetadataLimits) -> None:
-    """Reject metadata over a limit.
-
-    Args:
-        metadata: Metadata by field name.
-        limits: Limits to check.
-
-    Raises:
-        InputError: If the metadata have too many fields, are too deep or too long.
-        TypeError: If a value cannot be written as JSON.
-        ValueError: If a number is not finite, or a text is not valid Unicode.
-    """
+    """Reject metadata over a limit, or (TypeError, ValueError) that no JSON holds."""
     if not metadata:
         return
     if len(metadata) > limits.max_fields:
@@ -131,12 +121,7 @@ class BuildSettings:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        """Reject impossible values.
-
-        Raises:
-            ConfigError: If a token dtype is unknown, a size is below 1, a part is invalid or a
-                recall is outside of (0, 1].
-        """
+        """Reject impossible values."""
         if self.token_dtype not in TOKEN_DTYPES:
             known = ", ".join(TOKEN_DTYPES)
             raise ConfigError(f"token_dtype: expected one of {known}, got {self.token_dtype!r}")

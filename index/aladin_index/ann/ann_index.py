@@ -53,14 +53,9 @@ class AnnIndex:
         oversample: float = 1.0,
         file: Path | None = None,
     ) -> None:
-        """Wrap an index.
+        """Wrap a FAISS index; the search width is efSearch of a graph, nprobe of inverted lists.
 
-        Args:
-            index: FAISS index.
-            search_width: Parameter efSearch of a graph, nprobe of inverted lists, or None for other
-                indexes.
-            oversample: Number of rows to request for each row wanted.
-            file: File that it was read from, or None if it was built in memory.
+        `oversample` is the number of rows to request for each row wanted.
         """
         self._index = index
         self.search_width = search_width
@@ -73,11 +68,7 @@ class AnnIndex:
 
     @classmethod
     def open(cls, path: Path, search_width: int | None, oversample: float = 1.0) -> AnnIndex:
-        """Open an index file, see `aladin_index.ann.file`.
-
-        Raises:
-            IndexCorruptError: If the file is not a FAISS index, or is damaged.
-        """
+        """Open an index file, see `aladin_index.ann.file`."""
         return cls(read_ann(path), search_width, oversample, path)
 
     @property
@@ -114,16 +105,9 @@ class AnnIndex:
         count: int,
         allowed: Selection | None = None,
     ) -> NDArray[np.int64]:
-        """Find the nearest rows, approximately.
+        """Find at most `oversample` times `count` near rows for a query, (dim,), in no order.
 
-        Args:
-            query: (dim,).
-            count: Number of rows wanted.
-            allowed: Rows to choose from, if the index `takes_selections`, or None for all. The
-                search is widened in proportion to their rarity, so that it still finds `count`.
-
-        Returns:
-            At most `oversample` times `count` rows, in no order to rely on.
+        A selection widens the search in proportion to its rarity, so that it still finds `count`.
         """
         return self.search_scored(query[None], count, allowed)[0][0]
 
@@ -133,16 +117,9 @@ class AnnIndex:
         count: int,
         allowed: Selection | None = None,
     ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Find the nearest rows like `search`, with their scores as computed by the index.
+        """Find near rows of (queries, dim) like `search`, best first, equal scores in any order.
 
-        Args:
-            queries: (queries, dim), searched in one call.
-            count: See `search`.
-            allowed: See `search`.
-
-        Returns:
-            Rows and scores of each query, best first, equal scores in any order. They are the inner
-            products where the index `keeps_vectors`.
+        The scores are inner products where the index `keeps_vectors`.
         """
         wanted = min(math.ceil(count * self.oversample), self.count)
         share = 1.0 if allowed is None else max(allowed.count, 1) / self.count
@@ -198,11 +175,7 @@ def _parameters(index: Any, width: int | None, selector: Any) -> Any:
 
 
 def check_factory(factory: str, dim: int, count: int) -> None:
-    """Check, before any work, that a factory string can be built.
-
-    Raises:
-        ConfigError: If FAISS does not know the factory, or it needs more vectors than there are.
-    """
+    """Check, before any work, that a factory string can be built; raises `ConfigError`."""
     index = _create(factory, dim)
     if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
         raise ConfigError(f"ann: {factory!r} has ids of its own, which rows replace here")
@@ -212,19 +185,7 @@ def check_factory(factory: str, dim: int, count: int) -> None:
 
 
 def build_ann(factory: str, embeddings: NDArray[np.float32], progress: Progress) -> Any:
-    """Train and fill a FAISS index.
-
-    Args:
-        factory: Factory string checked by `check_factory`.
-        embeddings: (items, dim), float32; may be a memory map.
-        progress: Progress, advanced by the vectors that have been added.
-
-    Returns:
-        The FAISS index; rows are its ids.
-
-    Raises:
-        ConfigError: If FAISS rejects the vectors, e.g. because they are too few to train on.
-    """
+    """Train and fill a FAISS index with (items, dim) vectors, whose rows are its ids."""
     count, dim = embeddings.shape
     index = _create(factory, dim)
     try:
@@ -286,10 +247,6 @@ def _by_distance(index: Any, sample: NDArray[np.float32]) -> Generator[None]:
     direction nearest to it: lists then mix vectors of all lengths, and four to eight times as many
     have to be searched. In a graph, the links lead to the longest vectors, and none to some of the
     shortest, which are never found. Searches are by the inner product all the same.
-
-    Args:
-        index: Index to be trained and filled inside the block.
-        sample: Some of its vectors.
     """
     inner = faiss.try_extract_index_ivf(index)
     lengths = np.linalg.norm(sample[:_LENGTHS], axis=1)
@@ -320,12 +277,7 @@ def _by_distance(index: Any, sample: NDArray[np.float32]) -> Generator[None]:
 
 
 def _training_vectors(lists: int, dim: int) -> int:
-    """Return how many vectors are used for training, if there are enough.
-
-    Args:
-        lists: Number of inverted lists of the index.
-        dim: Size of a vector.
-    """
+    """Return how many vectors are used for training, if there are enough."""
     wanted = max(_LEAST_TRAINING_VECTORS, _TRAINING_VECTORS_PER_LIST * lists)
     return min(wanted, _TRAINING_BYTES // (4 * dim))
 

@@ -26,14 +26,7 @@ from aladin_network.types import Target
 
 
 def open_correction(folder: Path) -> HubCorrection:
-    """Read the correction of a generation.
-
-    Args:
-        folder: Folder of a generation whose manifest names a correction.
-
-    Raises:
-        IndexCorruptError: If the file is not a correction.
-    """
+    """Read the correction of a generation."""
     try:
         return load_correction(folder / CORRECTION)
     except CheckpointError as error:
@@ -46,14 +39,7 @@ def corrected_vectors(
     embeddings: Float[np.ndarray, "items d_match"],
     tokens: TokenRows,
 ) -> Float[np.ndarray, "items width"]:
-    """Return the vectors of items.
-
-    Args:
-        correction: Correction of the index.
-        target: Collection that the items belong to.
-        embeddings: Embeddings of the items.
-        tokens: Their tokens, as they are stored.
-    """
+    """Return the vectors of items, whose tokens are those that are stored."""
     biases = correction.biases(target, EncodedItems(embeddings, tokens))
     return np.concatenate([embeddings, -biases], axis=1, dtype=np.float32)
 
@@ -86,14 +72,7 @@ def stored_biases(
     dim: int,
     rows: NDArray[np.int64],
 ) -> Float[np.ndarray, "rows 2"]:
-    """Return the biases of some rows, those of added items after those of a generation.
-
-    Args:
-        vectors: Vectors of the generation.
-        added: Vectors of added items, or None without any.
-        dim: Size of an embedding.
-        rows: Rows of either.
-    """
+    """Return the biases of some rows, those of added items after those of a generation."""
     if added is None:
         return -vectors[rows, dim:]
     built = rows < len(vectors)

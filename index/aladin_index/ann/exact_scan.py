@@ -40,12 +40,7 @@ class ExactScan:
     """Finds the rows with the largest inner products; thread-safe."""
 
     def __init__(self, embeddings: NDArray[np.float32], kernel: NearestKernel) -> None:
-        """Keep the vectors; codes are made by a later search.
-
-        Args:
-            embeddings: (items, dim), contiguous; may be a memory map.
-            kernel: Functions of the native library.
-        """
+        """Keep the vectors; codes are made by a later search."""
         self._embeddings = embeddings
         self._kernel = kernel
         self._codes: _Codes | None = None
@@ -87,16 +82,7 @@ class ExactScan:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> Nearest:
-        """Find the rows with the largest inner products.
-
-        Args:
-            query: (dim,), contiguous.
-            count: Number of rows wanted.
-            allowed: Rows to choose from, or None for all.
-
-        Returns:
-            As `aladin_index.ann.exact_search.exact_search`; the scores are those of FAISS.
-        """
+        """Find the rows that `exact_search` finds; the scores are those of FAISS."""
         total = len(self._embeddings) if allowed is None else allowed.count
         codes = self._codes
         if codes is not None and count < total:

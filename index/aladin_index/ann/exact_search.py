@@ -28,17 +28,9 @@ def exact_search(
     count: int | None,
     allowed: Selection | None = None,
 ) -> Nearest:
-    """Find the rows with the largest inner products.
+    """Find the rows with the largest inner products with a query, (dim,), among (items, dim).
 
-    Args:
-        embeddings: (items, dim).
-        query: (dim,).
-        count: Number of rows wanted, or None for all that are allowed, in ascending order.
-        allowed: Rows to choose from, or None for all.
-
-    Returns:
-        Rows, best first, those of equal score in ascending order, and their scores; fewer than
-        `count` where there are no more.
+    Without a `count`, all that are allowed are returned, in ascending order.
     """
     rows = np.arange(len(embeddings), dtype=np.int64) if allowed is None else allowed.rows
     is_sparse = allowed is not None and worth_copying(allowed, len(embeddings))
@@ -78,17 +70,7 @@ def best_of(
     rows: NDArray[np.int64],
     count: int,
 ) -> Nearest:
-    """Find the best of some rows, reading each where it is.
-
-    Args:
-        embeddings: (items, dim), contiguous; may be a memory map.
-        query: (dim,).
-        rows: Rows of the embeddings in any order, int64, all of which exist.
-        count: Number of rows wanted.
-
-    Returns:
-        As `retrieve`.
-    """
+    """Find the best of some existing rows, in any order, reading each where it is."""
     scores = exact_scores(embeddings, query, rows)
     order = scores.argsort()[::-1]
     # Equal scores are rare, especially at the limit; there, the lower rows are kept.
@@ -126,11 +108,6 @@ def exact_scores(
 
     FAISS reads the rows where they are. NumPy would copy them first: 300 of a million rows then
     take 35 us, and 18 us so.
-
-    Args:
-        embeddings: (items, dim), contiguous.
-        query: (dim,), contiguous.
-        rows: Rows of the embeddings, int64; FAISS does not check them.
     """
     scores = np.empty(len(rows), dtype=np.float32)
     faiss.fvec_inner_products_by_idx(

@@ -41,12 +41,6 @@ def check_valid(index: Any) -> None:
 
     Reads all ids of inverted lists: 10 ms for a million vectors. Codes are not read, for whatever
     value they have they lead nowhere.
-
-    Args:
-        index: FAISS index with its inverted lists.
-
-    Raises:
-        RuntimeError: If it is not an index that `aladin_index.ann.ann_index` builds.
     """
     if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
         raise RuntimeError("expected rows for ids, found a map of ids")
@@ -90,11 +84,7 @@ def _check_lists(ivf: Any, count: int) -> None:
 
 
 def write_ann(path: Path, index: Any) -> None:
-    """Write a FAISS index; an index with fast-scan lists loses them.
-
-    Raises:
-        OSError: If the disk is full, or cannot be written.
-    """
+    """Write a FAISS index; an index with fast-scan lists loses them."""
     with path.open("wb") as file:
         if _is_fast_scan(index):
             _write_with_lists(file, index)
@@ -103,12 +93,7 @@ def write_ann(path: Path, index: Any) -> None:
 
 
 def read_ann(path: Path) -> Any:
-    """Open a FAISS index; only ids and links are read of parts that searches may not touch.
-
-    Raises:
-        IndexCorruptError: If it is not a FAISS index, or its ids or layout would make a search
-            access memory out of bounds.
-    """
+    """Open a FAISS index; only ids and links are read of parts that searches may not touch."""
     try:
         # Every search reads lists from all over the file, and the check below does so first.
         read_file_ahead(path)

@@ -26,12 +26,9 @@ class FirstStage(Protocol):
     def nearest(
         self, queries: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> list[Nearest] | None:
-        """Find the nearest rows of several queries, or leave the search to the next way.
+        """Find the nearest rows of (queries, dim), or leave the search to the next way.
 
-        Args:
-            queries: (queries, dim), L2-normalised.
-            count: Number of rows wanted; as many are found if enough are allowed.
-            allowed: Rows to choose from, or None for all.
+        As many as `count` are found if enough are allowed.
         """
         ...
 
@@ -90,15 +87,7 @@ def retrieve(
     count: int,
     allowed: Selection | None = None,
 ) -> Nearest:
-    """Find the best of the ANN's rows for one query, (dim,), see `AnnSearch`.
-
-    Args:
-        ann: Index of the embeddings.
-        embeddings: (items, dim), contiguous; may be a memory map.
-        query: (dim,).
-        count: Number of rows wanted, if so many are allowed.
-        allowed: Rows to choose from, or None for all.
-    """
+    """Find the best of the ANN's rows for one query, (dim,), see `AnnSearch`."""
     return AnnSearch(ann, embeddings).nearest(query[None], count, allowed)[0]
 
 

@@ -61,12 +61,7 @@ class AnnOption(NamedTuple):
 
 
 def ann_options(count: int, dim: int) -> list[AnnOption]:
-    """List the kinds of index for a number of vectors, fastest first.
-
-    Args:
-        count: Number of vectors.
-        dim: Size of a vector.
-    """
+    """List the kinds of index for a number of vectors, fastest first."""
     flat = AnnOption("Flat", 4 * dim * count, 1.0)
     if count < _TRAINED_FROM:
         return [flat]
@@ -90,18 +85,8 @@ def fitting_factories(
 ) -> list[str]:
     """Return the kind of index to build first, then those to try if it finds too little.
 
-    Args:
-        count: Number of vectors.
-        dim: Size of a vector.
-        memory_budget_bytes: Memory for this collection, or None for no limit.
-        ann_recall: Share of the exact nearest items to find.
-
-    Returns:
-        At least one factory string. The first is the fastest that fits the memory and may be
-        expected to find enough, each further one finds more than the one before.
-
-    Raises:
-        ConfigError: If no kind of index that finds enough fits the memory.
+    The first is the fastest that fits the memory and may be expected to find enough, each further
+    one finds more. Raises `ConfigError` if none fits.
     """
     options = ann_options(count, dim)
     able = [each for each in options if each.most_recall >= ann_recall]
@@ -126,18 +111,7 @@ def fitting_factories(
 def factories_to_try(
     ann: str, count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
 ) -> list[str]:
-    """Return the factory strings that a setting allows for a collection, in order of trial.
-
-    Args:
-        ann: "auto", "exact", "exact-align", or a factory string.
-        count: Number of vectors.
-        dim: Size of a vector.
-        memory_budget_bytes: Memory for this collection, for "auto", or None for no limit.
-        ann_recall: Share of the exact nearest items to find, for "auto".
-
-    Raises:
-        ConfigError: If no kind of index that finds enough fits the memory.
-    """
+    """Return the factory strings that a setting allows for a collection, in order of trial."""
     if ann == "auto":
         return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
     return ["Flat" if ann in ("exact", EXACT_ALIGN) else ann]
@@ -147,16 +121,7 @@ Shapes = Mapping[Target, tuple[int, int]]
 
 
 def check_first_stages(shapes: Shapes, settings: BuildSettings) -> None:
-    """Check, before any work, that the first stages can be built.
-
-    Args:
-        shapes: Number of items and size of an embedding of each collection.
-        settings: Settings of the build.
-
-    Raises:
-        ConfigError: If FAISS does not know what the settings request, or needs more items, or the
-            memory is not enough for any index that reaches the requested recall.
-    """
+    """Check, before any work, that the first stages can be built; raises `ConfigError`."""
     for target, (count, dim) in shapes.items():
         check_factory(_factories(shapes, target, settings)[0], dim, count)
 
@@ -172,18 +137,6 @@ def build_first_stages(
 
     What "auto" chose and then finds less than was asked for gives way to the next kind that fits
     the memory; where there is none, the entry says how much is found.
-
-    Args:
-        folder: Folder of the generation.
-        shapes: Number of items and size of a vector of each collection.
-        embedding_dim: Size of an embedding; what a vector has beyond it are the biases of a
-            hubness correction.
-        settings: Settings of the build.
-        progress: Progress, advanced by the vectors that have been added to the ANN index.
-
-    Raises:
-        ConfigError: If FAISS cannot build what the settings request.
-        OSError: If the disk is full, or cannot be written.
     """
     vectors: dict[Target, NDArray[np.float32]] = {
         target: map_npy(folder / target / EMBEDDINGS, np.float32, shape)
@@ -214,20 +167,7 @@ def _build_best(
     settings: BuildSettings,
     progress: Progress,
 ) -> AnnEntry:
-    """Write the first kind of index that finds enough, or else the one that finds most.
-
-    Args:
-        path: File of the index.
-        factories: Kinds of index to try, see `factories_to_try`.
-        embeddings: (items, dim) float32 vectors; may be a memory map.
-        queries: (queries, dim) float32, of the kind that will be asked.
-        settings: Settings of the build.
-        progress: Progress, advanced by the vectors that have been added to the ANN index.
-
-    Raises:
-        ConfigError: If FAISS cannot build what the settings request.
-        OSError: If the disk is full, or cannot be written.
-    """
+    """Write the first kind of index that finds enough, or else the one that finds most."""
     recall_at = min(settings.default_candidates, len(embeddings))
     best: AnnEntry | None = None
     for factory in factories:

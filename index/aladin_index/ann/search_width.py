@@ -26,12 +26,7 @@ _TIMED_QUERIES = 50
 
 
 def sample_queries(embeddings: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Copy a sample of embeddings to use as queries, always the same one.
-
-    Args:
-        embeddings: (items, dim); may be a memory map.
-        count: Number of queries wanted; all embeddings if there are fewer.
-    """
+    """Copy a sample of embeddings to use as queries, always the same one."""
     rows = np.random.default_rng(0).permutation(len(embeddings))[:count]
     return np.ascontiguousarray(embeddings[np.sort(rows)], dtype=np.float32)
 
@@ -43,11 +38,6 @@ def lowest_true_scores(
 
     All queries are compared in one pass over the embeddings, a thousand of these at a time: a
     million of 256 values and 200 queries take five seconds.
-
-    Args:
-        embeddings: (items, dim), contiguous; may be a memory map.
-        queries: (queries, dim), contiguous.
-        count: Number of nearest items, at most the number of items.
     """
     scores, _ = faiss.knn(queries, embeddings, count, metric=faiss.METRIC_INNER_PRODUCT)
     lowest: NDArray[np.float32] = scores[:, -1]
@@ -65,13 +55,6 @@ def ann_recall(
 
     An item that is as near as the last of them counts as one of them: which of several equal
     items is found makes no difference.
-
-    Args:
-        ann: Index with the search parameters to be measured.
-        embeddings: (items, dim), of the index.
-        queries: (queries, dim).
-        lowest: Result of `lowest_true_scores`.
-        count: Number of nearest items.
     """
     found = 0
     for query, least in zip(queries, lowest, strict=True):
@@ -104,19 +87,7 @@ def choose_search_width(
     timed: bool = False,
     progress: Progress | None = None,
 ) -> ChosenSearchWidth:
-    """Choose the search width and the oversampling.
-
-    Args:
-        ann: Index of the embeddings.
-        embeddings: (items, dim), contiguous; may be a memory map.
-        queries: (queries, dim), of the kind that will be asked.
-        recall_at: Number of nearest items to find.
-        recall_wanted: Share of the nearest items to find.
-        timed: Whether to measure how long a search takes, and choose the fastest width that finds
-            enough. Otherwise the narrowest is taken, which is nearly always the same, and the
-            result is the same on every machine at every time.
-        progress: Progress, advanced width by width.
-    """
+    """Choose the search width and the oversampling."""
     lowest = lowest_true_scores(embeddings, queries, recall_at)
     oversamples = (1.0,) if ann.keeps_vectors else _OVERSAMPLES
     widths = ann.widths or [None]
@@ -194,12 +165,7 @@ def is_saturated(before: float, recall: float) -> bool:
 
 
 def choose(curve: list[RecallPoint], recall_wanted: float) -> RecallPoint:
-    """Return the cheapest point with enough recall, or else the narrowest of the best.
-
-    Args:
-        curve: Points in ascending order, not empty.
-        recall_wanted: Share of the nearest items to find.
-    """
+    """Return the cheapest point with enough recall, or else the narrowest of the best."""
     enough = [point for point in curve if point.recall >= recall_wanted]
     if not enough:
         best = max(point.recall for point in curve)

@@ -48,11 +48,7 @@ class OwnerThread:
     """
 
     def __init__(self, name: str) -> None:
-        """Start the thread.
-
-        Args:
-            name: Name of the thread.
-        """
+        """Start the thread."""
         self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._changed = threading.Condition()
         self._stopped: BaseException | None = None
@@ -60,11 +56,7 @@ class OwnerThread:
         self._thread.start()
 
     def post(self, task: Callable[[], T]) -> Future[T]:
-        """Run `task` in the thread, without waiting.
-
-        Returns:
-            What `task` will have returned, or an `OwnerFailedError`.
-        """
+        """Run `task` in the thread, without waiting."""
         future: Future[Any] = Future()
         with self._changed:
             if self._stopped is None:
@@ -75,11 +67,7 @@ class OwnerThread:
         return future
 
     def run(self, task: Callable[[], T]) -> T:
-        """Run `task` in the thread, and wait for its result.
-
-        Raises:
-            OwnerFailedError: If this task or an earlier one failed, or the thread was closed.
-        """
+        """Run `task` in the thread, and wait for its result."""
         return self.post(task).result()
 
     def close(self) -> None:
@@ -126,14 +114,7 @@ class FaissCard:
     """
 
     def __init__(self, library: Any = faiss) -> None:
-        """Use the first GPU.
-
-        Args:
-            library: FAISS; the wheel without support for cards lacks half of it.
-
-        Raises:
-            RuntimeError: If the FAISS wheel or the graphics card does not support it.
-        """
+        """Use the first GPU."""
         if not hasattr(library, "StandardGpuResources"):
             raise RuntimeError("this FAISS was built without support for cards (faiss-cpu)")
         if library.get_num_gpus() == 0:
@@ -148,14 +129,6 @@ class FaissCard:
         Inverted lists and plain vectors go as they are. All else, graphs above all, has no form
         on cards; there the card compares with every vector, in less time than a processor needs
         for the graph.
-
-        Args:
-            ann: Index on the CPU; not modified.
-            embeddings: (items, dim), of the ANN; may be a memory map.
-
-        Raises:
-            OwnerFailedError: If the graphics card does not have enough memory for it, or has
-                failed.
         """
         index = ann.faiss_index
         library = self._library

@@ -148,14 +148,7 @@ class SearchDevice:
         first_stage: FirstStageName = "faiss",
         library: Any = faiss,
     ) -> None:
-        """Search on a device of torch, which is imported for the first of its stages.
-
-        Args:
-            device: Name of the device, such as "cpu" or "cuda:0"; it must exist.
-            first_stage: "faiss" searches the ANN, or its copy on a card, and re-ranks on the
-                processor; "torch" compares with every embedding, and re-ranks on the card.
-            library: FAISS.
-        """
+        """Search on a device of torch, which is imported for the first of its stages."""
         self.device = device
         self._first_stage: FirstStageName = first_stage
         self._library = library
@@ -238,11 +231,7 @@ def has_cuda() -> bool:
 
 
 def prove(on_device: RowSearch, collection: StoredCollection) -> None:
-    """Check that a first stage finds the neighbours of some of its own items.
-
-    Raises:
-        RuntimeError: If it does not find those that the CPU finds.
-    """
+    """Check that a first stage finds the neighbours of some of its own items."""
     count = min(_PROOF_COUNT, collection.entry.count)
     for row in np.linspace(0, collection.entry.count - 1, _PROOF_QUERIES).astype(np.int64):
         query = np.array(collection.embeddings[row])

@@ -33,17 +33,7 @@ class TorchExact:
         device: torch.device,
         dtype: torch.dtype = torch.float16,
     ) -> None:
-        """Copy the embeddings to the device.
-
-        Args:
-            embeddings: (items, dim), L2-normalised; may be a memory map.
-            device: Device that searches.
-            dtype: Dtype of the copy. Cosines are accurate to 0.001 in float16, to 0.008 in
-                bfloat16.
-
-        Raises:
-            RuntimeError: If the device does not have enough memory for the embeddings.
-        """
+        """Copy the embeddings to the device."""
         count, dim = embeddings.shape
         self._device = device
         self._vectors = torch.empty((count, dim), dtype=dtype, device=device)
@@ -82,18 +72,7 @@ class TorchAlignment:
     """
 
     def __init__(self, tokens: TokenStore, device: torch.device, budget_bytes: int) -> None:
-        """Copy the tokens to the device if they fit.
-
-        Args:
-            tokens: Tokens of the collection.
-            device: Device that scores.
-            budget_bytes: Maximum device memory of the tokens. Tokens of 4 bits are always
-                copied, unpacked.
-
-        Raises:
-            RuntimeError: If the device does not have enough memory for the tokens in spite of the
-                budget.
-        """
+        """Copy the tokens to the device if they fit."""
         self._tokens = tokens
         self._device = device
         self._values: Tensor | None = None

@@ -163,16 +163,7 @@ class EngineClient:
     max_results = 16_384
 
     def __init__(self, location: EngineLocation, options: EngineOptions) -> None:
-        """Check the arguments; Milvus need not respond yet.
-
-        Args:
-            location: Location of the index.
-            options: How this machine reaches it; its URL, if any, is already in `location`.
-
-        Raises:
-            ConfigError: If pymilvus is not installed, or Milvus has no such kind of index,
-                search parameter or consistency level.
-        """
+        """Check the arguments; Milvus need not respond yet."""
         check_search_params(location.index or GRAPH, location.search_params)
         self._location = location
         self._consistency = Consistency(location.url, location.consistency)

@@ -70,14 +70,7 @@ class Connection:
     """Calls of `pymilvus.MilvusClient`; connects at the first call."""
 
     def __init__(self, url: str, token: str | None, timeout_s: float, retries: int) -> None:
-        """Store the arguments; no connection is made yet.
-
-        Args:
-            url: Address of the server, such as http://127.0.0.1:19530.
-            token: Token "user:password" or an API key, or None if the server requires none.
-            timeout_s: Time limit of a call in seconds, retries included.
-            retries: Maximum number of retries of a call after a temporary failure.
-        """
+        """Store the arguments; no connection is made yet."""
         try:
             self._pymilvus: Any = importlib.import_module("pymilvus")
             self._grpc_error: Any = importlib.import_module("grpc").RpcError
@@ -100,13 +93,6 @@ class Connection:
 
         An attempt may take half of the time limit, and none starts in the second half. If the
         server hangs, the last attempt may end up to 2 s late.
-
-        Args:
-            ask: Receives the client; safe to repeat. Its calls need the options `ONCE`.
-
-        Raises:
-            EngineUnavailableError: If the server does not respond, or not yet.
-            EngineError: If the server refuses the call.
         """
         half_s = time.monotonic() + self._timeout_s / 2
         wait_s = _FIRST_WAIT_S
@@ -211,12 +197,7 @@ class Consistency:
     """Chooses which writes a read waits for."""
 
     def __init__(self, url: str, level: str | None) -> None:
-        """Select one of the levels of this module.
-
-        Args:
-            url: Address of the server.
-            level: Consistency level, or None for the default.
-        """
+        """Select one of the levels of this module."""
         level = level or DEFAULT_LEVEL
         if level not in LEVELS:
             raise ConfigError(f"consistency: expected one of {', '.join(LEVELS)}, got {level!r}")

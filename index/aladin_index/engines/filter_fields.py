@@ -116,10 +116,6 @@ def number_text(value: float | str) -> str:
     It is the nearest finite float and what an integer of 64 bits exceeds it by, -512 to 512: times
     in nanoseconds are beyond the 2**53 that floats hold exactly. An infinity is beyond the last
     finite number.
-
-    Args:
-        value: Value of a `Scalar` of the kind "number": an integer of 64 bits, or a float that is
-            not NaN.
     """
     if isinstance(value, int):
         rounded = float(value)

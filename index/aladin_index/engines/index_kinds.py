@@ -84,12 +84,7 @@ GRAPH, EXACT = "hnsw", "flat"
 
 
 def kind_for(asked: str | None, count: int) -> str:
-    """Choose the index kind of a collection.
-
-    Args:
-        asked: Requested kind, or None for an exact search while that is fast, otherwise a graph.
-        count: Number of items of the collection.
-    """
+    """Choose the index kind of a collection."""
     if count < INDEXED_ROWS or (asked is None and count <= EXACT_UP_TO):
         return EXACT
     return asked or GRAPH
@@ -115,13 +110,7 @@ def check_search_params(name: str, chosen: Mapping[str, Number]) -> None:
 
 
 def widths_of(kind: IndexKind, chosen: Mapping[str, Number]) -> tuple[int, ...]:
-    """Return the widths that a search may have.
-
-    Args:
-        kind: Kind of the index.
-        chosen: Parameters set by the user; those of other kinds are ignored, because an older
-            generation may have one of these kinds.
-    """
+    """Return the widths that a search may have."""
     if kind.width is None or kind.width not in chosen:
         return kind.widths
     return (int(chosen[kind.width]),)
@@ -135,15 +124,7 @@ def search_params(
     width: int | None,
     filtered: bool,
 ) -> dict[str, Any]:
-    """Return the parameters of one search.
-
-    Args:
-        kind: Kind of the index.
-        chosen: Parameters set by the user, see `widths_of`; they take precedence over `width`.
-        count: Number of hits wanted.
-        width: Width that was found sufficient without a filter, or None for the widest.
-        filtered: Whether the search has a filter.
-    """
+    """Return the parameters of one search."""
     if kind.width is None:
         return {"metric_type": "IP", "params": {}}
     widths = widths_of(kind, chosen)

@@ -422,12 +422,7 @@ class NearestSoFar:
 
 @contextmanager
 def only_pusher(folder: Path) -> Generator[None]:
-    """Lock the folder, which is created, against other pushes, and convert errors of the disk.
-
-    Raises:
-        ConfigError: If the folder holds an index in files or something else.
-        IndexWriteError: If another process pushes to it, or the disk cannot be written.
-    """
+    """Lock the folder, which is created, against other pushes, and convert errors of the disk."""
     if (folder / CURRENT).exists():
         raise ConfigError(f"{folder}: expected a folder of its own, got an index of files")
     try:

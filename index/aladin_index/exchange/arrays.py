@@ -19,15 +19,7 @@ _NORM_TOLERANCE = 1e-2
 
 
 def map_array(path: Path, dimensions: int) -> NDArray[Any]:
-    """Map an array on disk without reading it.
-
-    Args:
-        path: Path of the npy file.
-        dimensions: Required number of dimensions.
-
-    Raises:
-        DataError: If the file is missing, is not such an array or is truncated.
-    """
+    """Map an array on disk without reading it."""
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -38,36 +30,19 @@ def map_array(path: Path, dimensions: int) -> NDArray[Any]:
 
 
 def check_kind(path: Path, array: NDArray[Any], *kinds: str) -> None:
-    """Check the kind of an array's numbers.
-
-    Raises:
-        DataError: If the dtype is not one of `kinds`.
-    """
+    """Check the kind of an array's numbers."""
     if array.dtype.name not in kinds:
         raise DataError(path, None, f"expected {' or '.join(kinds)}, got {array.dtype.name}")
 
 
 def check_rows(path: Path, found: int, expected: int, beside: Path) -> None:
-    """Check that a file has as many rows as another file of its part.
-
-    Raises:
-        DataError: If the number of rows differs.
-    """
+    """Check that a file has as many rows as another file of its part."""
     if found != expected:
         raise DataError(path, None, f"expected {expected} rows, as {beside.name} has, got {found}")
 
 
 def unit_vectors(path: Path, first: int, vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Return vectors in float32; reject those that are not L2-normalised.
-
-    Args:
-        path: Path of the file, named in error messages.
-        first: Number of the first row in the file.
-        vectors: (rows, dim). What is not float32 has been rounded, and is normalised again.
-
-    Raises:
-        DataError: If a vector is not finite or its norm is not 1.
-    """
+    """Return vectors in float32; reject those that are not L2-normalised."""
     exact = np.ascontiguousarray(vectors, dtype=np.float32)
     norms = np.linalg.norm(exact, axis=1)
     wrong = np.flatnonzero(~(np.abs(norms - 1) <= _NORM_TOLERANCE))  # NaN is wrong, too
@@ -79,18 +54,7 @@ def unit_vectors(path: Path, first: int, vectors: NDArray[Any]) -> NDArray[np.fl
 
 
 def check_tokens(path: Path, first: int, tokens: PackedTokens, codec: TokenCodec) -> None:
-    """Reject tokens whose norms are impossible for a network's output.
-
-    Args:
-        path: Path of the file, named in error messages.
-        first: Number of the first token in the file.
-        tokens: Tokens in their stored form.
-        codec: Codec that decodes them.
-
-    Raises:
-        DataError: If a centroid does not exist, or a token is not finite or its norm is not
-            approximately 1 or 0.
-    """
+    """Reject tokens whose norms are impossible for a network's output."""
     if tokens.centroid_ids is not None and codec.centroids is not None:
         beyond = np.flatnonzero(tokens.centroid_ids >= len(codec.centroids))
         if len(beyond):
@@ -121,18 +85,7 @@ class StoredTokens:
     def __init__(
         self, layout: CollectionLayout, names: Sequence[str], rows: Sequence[int], dim: int
     ) -> None:
-        """Map the files, and check that their sizes match each other and the network's.
-
-        Args:
-            layout: Layout of a collection with tokens.
-            names: Names of its parts.
-            rows: Number of embeddings in each part.
-            dim: Size of a token of the network.
-
-        Raises:
-            DataError: If a file is missing, has invalid content or does not match the other files.
-            IndexMismatchError: If the tokens have another size.
-        """
+        """Map the files, and check that their sizes match each other and the network's."""
         self.codec = _codec(layout, names[0], dim)
         self.packed = {name: _packed(layout, name, self.codec) for name in names}
         self.lengths: dict[str, NDArray[Any]] = {}

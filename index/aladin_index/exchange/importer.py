@@ -76,18 +76,7 @@ class EncodedCollection:
     """Images or texts of a folder of encodings."""
 
     def __init__(self, layout: CollectionLayout, dims: Dims, *, own: bool) -> None:
-        """Map the files, and check that their sizes match each other and the network's.
-
-        Args:
-            layout: Layout of a collection with embeddings.
-            dims: Dimensions of the network.
-            own: Whether the folder was written by `aladin_index.exchange.exporter`, not by another
-                program.
-
-        Raises:
-            DataError: If a file is missing, has invalid content or does not match the other files.
-            IndexMismatchError: If embeddings or tokens differ in size from those of the network.
-        """
+        """Map the files, and check that their sizes match each other and the network's."""
         self._layout, self._dims = layout, dims
         names = layout.parts()
         self._embeddings = {name: map_array(layout.embeddings(name), 2) for name in names}
@@ -121,20 +110,7 @@ class EncodedCollection:
         other: EncodedCollection | None = None,
         places: PhotoPlaces | None = None,
     ) -> CollectionSource:
-        """Describe the collection as the source of a generation.
-
-        Args:
-            dtype: Form in which the tokens are to be stored, or None for their present form.
-            other: Other collection, whose tokens resemble those of queries, or None if there is
-                none.
-            places: Checks the location of each photo with an absolute path, or None to accept all
-                photos.
-
-        Raises:
-            InputError: If an ID repeats.
-            DataError: If the metadata is damaged; while the parts are read, also if an embedding or
-                a token is not L2-normalised.
-        """
+        """Describe the collection as the source of a generation."""
         self._items.check_ids()
         skipped: list[SkippedItem] = []
         fault = caption_fault
@@ -335,11 +311,7 @@ def _fingerprint(files: dict[str, FileEntry], token_dtype: TokenDtype | None) ->
 
 
 def _layouts(folder: Path) -> list[CollectionLayout]:
-    """Find the collections that a folder has embeddings of.
-
-    Raises:
-        DataError: If there are none, or texts in two places.
-    """
+    """Find the collections that a folder has embeddings of."""
     if not folder.is_dir():
         raise DataError(folder, None, "no such folder")
     places = [

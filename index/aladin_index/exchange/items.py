@@ -102,11 +102,6 @@ def foreign_item(row: Mapping[str, Any], number: int, target: Target) -> StoredI
     else its number. A text whose row names a photo is a caption of it, with the photo's id and
     ``#0``. Columns without a meaning of their own are metadata. Photos with relative paths are not
     shown, because their base folder is unknown.
-
-    Args:
-        row: Values by column.
-        number: Number of the row in the whole folder, starting at 0.
-        target: Kind of the encoded items.
     """
     present = [name for name, value in row.items() if value not in (None, "")]
     photo, caption = first_of(PHOTO, present), first_of(CAPTIONS, present)
@@ -135,12 +130,7 @@ class RowWriter:
     """Writes the items of one part."""
 
     def __init__(self, path: Path, target: Target) -> None:
-        """Create a file.
-
-        Args:
-            path: Path of the new file.
-            target: Kind of the items.
-        """
+        """Create a file."""
         import pyarrow
         from pyarrow.parquet import ParquetWriter
 
@@ -170,11 +160,7 @@ class RowWriter:
 
 
 def count_rows(path: Path) -> int:
-    """Return the number of rows of a file.
-
-    Raises:
-        DataError: If the file is not parquet.
-    """
+    """Return the number of rows of a file."""
     import pyarrow
     from pyarrow.parquet import read_metadata
 
@@ -187,16 +173,7 @@ def count_rows(path: Path) -> int:
 def read_rows(
     path: Path, rows_at_a_time: int, columns: Sequence[str] | None = None
 ) -> Iterator[list[dict[str, Any]]]:
-    """Read the rows of a file in batches.
-
-    Args:
-        path: Path of the file.
-        rows_at_a_time: Maximum number of rows in a batch.
-        columns: Columns to read, as far as the file has them, or None for all.
-
-    Raises:
-        DataError: If the file is not parquet, or damaged.
-    """
+    """Read the rows of a file in batches."""
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -220,19 +197,7 @@ class ItemSource:
     def __init__(
         self, layout: CollectionLayout, names: Sequence[str], rows: Sequence[int], *, own: bool
     ) -> None:
-        """Check that the metadata has as many rows as the embeddings.
-
-        Args:
-            layout: Layout of the collection.
-            names: Names of its parts.
-            rows: Number of embeddings in each part.
-            own: Whether the metadata was written by `aladin_index.exchange.exporter`, not by
-                another program.
-
-        Raises:
-            DataError: If the metadata of a part is missing, is not a Parquet file or does not match
-                the other files.
-        """
+        """Check that the metadata has as many rows as the embeddings."""
         self._layout = layout
         self._rows = dict(zip(names, rows, strict=True))
         self._firsts = dict(zip(names, np.cumsum([0, *rows[:-1]]).tolist(), strict=True))
@@ -243,15 +208,7 @@ class ItemSource:
             check_rows(path, count_rows(path), count, layout.embeddings(name))
 
     def chunks(self, part: str, columns: Sequence[str] | None = None) -> Iterator[list[StoredItem]]:
-        """Yield the items of a part in chunks of some thousand.
-
-        Args:
-            part: Name of the part.
-            columns: Columns to read of another program's metadata, or None for all.
-
-        Raises:
-            DataError: If the metadata is damaged.
-        """
+        """Yield the items of a part in chunks of some thousand."""
         target, number = self._layout.target, self._firsts[part]
         if not self.has_metadata:
             numbers = range(number, number + self._rows[part])
@@ -267,11 +224,7 @@ class ItemSource:
             number += len(rows)
 
     def check_ids(self) -> None:
-        """Reject duplicate and invalid ids; holds eight bytes of each in memory.
-
-        Raises:
-            InputError: If two rows have the same ID, or an ID is rejected by `check_id`.
-        """
+        """Reject duplicate and invalid ids; holds eight bytes of each in memory."""
         hashes = np.fromiter(self._checked_hashes(), dtype=np.int64)
         values, counts = np.unique(hashes, return_counts=True)
         doubtful = set(values[counts > 1].tolist())

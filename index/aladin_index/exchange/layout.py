@@ -90,12 +90,7 @@ class CollectionLayout:
         return self.tokens / f"{self.prefix}_lengths_{part}.npy"
 
     def token_array(self, field: str, part: str) -> Path:
-        """Return the file of one array of a part's tokens.
-
-        Args:
-            field: Field of `PackedTokens`.
-            part: Suffix of the part.
-        """
+        """Return the file of one array of a part's tokens."""
         return self.tokens / f"{self.prefix}_{_ARRAYS[field]}_{part}.npy"
 
     @property
@@ -104,11 +99,7 @@ class CollectionLayout:
         return self.tokens / f"{self.prefix}_centroids.npy"
 
     def parts(self) -> list[str]:
-        """List the parts by the suffixes of their file names, in numerical order.
-
-        Raises:
-            DataError: If two parts have the same number.
-        """
+        """List the parts by the suffixes of their file names, in numerical order."""
         folder = self.embeddings("").parent
         pattern = re.compile(rf"{self.prefix}_emb_(\d+)\.npy")
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
@@ -121,12 +112,7 @@ class CollectionLayout:
         return parts
 
     def files(self, part: str, codec: TokenCodec | None) -> list[Path]:
-        """List the files of a part.
-
-        Args:
-            part: Suffix of the part.
-            codec: Codec of the tokens, or None if there are none.
-        """
+        """List the files of a part."""
         files = [self.embeddings(part), self.metadata(part)]
         if codec is not None:
             files.append(self.lengths(part))
@@ -159,12 +145,7 @@ def write_exchange_manifest(folder: Path, manifest: ExchangeManifest) -> None:
 
 
 def read_exchange_manifest(folder: Path) -> ExchangeManifest | None:
-    """Read a folder's manifest, or None if missing, as in the output of clip-retrieval.
-
-    Raises:
-        IndexMismatchError: If the schema version differs.
-        DataError: If the file is not a manifest.
-    """
+    """Read a folder's manifest, or None if missing, as in the output of clip-retrieval."""
     path, what = folder / MANIFEST, "not a manifest of encodings"
     try:
         content = path.read_bytes()
@@ -179,16 +160,7 @@ def read_exchange_manifest(folder: Path) -> ExchangeManifest | None:
 
 
 def check_files(folder: Path, manifest: ExchangeManifest, files: dict[str, FileEntry]) -> None:
-    """Compare the files of a folder with its manifest.
-
-    Args:
-        folder: Folder of encodings.
-        manifest: Manifest of the folder.
-        files: Files that were found in the folder.
-
-    Raises:
-        IndexMismatchError: If a file is missing, unexpected or changed.
-    """
+    """Compare the files of a folder with its manifest."""
     for name in sorted(manifest.files.keys() | files.keys()):
         expected, found = manifest.files.get(name), files.get(name)
         if expected != found:

@@ -62,11 +62,7 @@ _OF_SYSTEMS = frozenset(
 
 @contextmanager
 def disk_errors(root: Path) -> Generator[None]:
-    """Convert a failed write inside the block to `IndexWriteError`.
-
-    Args:
-        root: Index folder.
-    """
+    """Convert a failed write inside the block to `IndexWriteError`."""
     try:
         yield
     except OSError as error:
@@ -80,15 +76,7 @@ def disk_errors(root: Path) -> Generator[None]:
 
 
 def check_folder(root: Path) -> None:
-    """Reject a folder that contains something other than an index.
-
-    Args:
-        root: Folder that an index is to be written to. It may be missing or empty, or hold an index
-            or the remains of an interrupted build or push.
-
-    Raises:
-        ConfigError: If it is a file, or contains something else, such as photos.
-    """
+    """Reject a folder that contains something other than an index or the rest of a killed build."""
     try:
         names = sorted(entry.name for entry in root.iterdir())
     except FileNotFoundError:
@@ -111,12 +99,7 @@ def check_folder(root: Path) -> None:
 
 
 def lock_file(root: Path) -> TextIO:
-    """Create the folder of an index if it is missing, and open its lock file.
-
-    Raises:
-        ConfigError: If the folder holds something else.
-        UnwritableFolderError: If the folder cannot be created, or is not writable.
-    """
+    """Create the folder of an index if it is missing, and open its lock file."""
     check_folder(root)
     try:
         make_folder(root)
@@ -131,14 +114,6 @@ def only_builder(root: Path) -> Generator[None]:
 
     What a builder that was killed has left behind is removed first: partial files, and a generation
     that it did not make live.
-
-    Args:
-        root: Index folder; created.
-
-    Raises:
-        InputError: If the index is kept in a vector database.
-        ConfigError: If the folder holds something other than an index.
-        IndexWriteError: If another process is building it, or it is not writable.
     """
     check_kept_in_files(root)
     with lock_file(root) as lock:
@@ -160,10 +135,6 @@ def remove_folder(root: Path, folder: Path) -> None:
     """Remove a folder atomically; called by the only builder.
 
     Should the process be killed meanwhile, the next builder clears the rest.
-
-    Args:
-        root: Index folder.
-        folder: Existing folder to remove, e.g. that of a generation.
     """
     doomed = root / f".{folder.parent.name}-{folder.name}.partial"
     shutil.rmtree(doomed, ignore_errors=True)
@@ -223,12 +194,6 @@ def changes_lock(root: Path) -> Generator[None]:
     Blocks until the lock is free. Do all preparation before entering; not re-entrant. The kernel
     releases the lock if the process dies. If the folder is replaced while this waits, the lock of
     the new folder is held.
-
-    Args:
-        root: Folder of an existing index.
-
-    Raises:
-        OSError: If the folder cannot be written.
     """
     path = root / CHANGES_LOCK
     while True:
@@ -244,12 +209,7 @@ def changes_lock(root: Path) -> Generator[None]:
 
 
 def has_locks(file: Path, root: Path) -> bool:
-    """Return whether the disk lets processes lock parts of files, as SQLite does; say if not.
-
-    Args:
-        file: File of an index that nobody locks in this way.
-        root: Index folder.
-    """
+    """Return whether the disk lets processes lock parts of files, as SQLite does; say if not."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # whoever reads it reports it
@@ -310,12 +270,7 @@ class GenerationLease:
 
 
 def lease_live_generation(root: Path) -> GenerationLease:
-    """Find the live generation, and hold a shared lock that prevents its removal.
-
-    Raises:
-        IndexNotReadyError: If nothing was published yet.
-        IndexCorruptError: If CURRENT names no generation, or the generation has no manifest.
-    """
+    """Find the live generation, and hold a shared lock that prevents its removal."""
     while True:
         generation = live_generation(root)
         path = generation_folder(root, generation) / MANIFEST
@@ -333,11 +288,7 @@ def lease_live_generation(root: Path) -> GenerationLease:
 
 
 def lease_generation(root: Path, generation: int) -> GenerationLease:
-    """Hold a shared lock on a generation, live or not.
-
-    Raises:
-        IndexCorruptError: If it is not on disk, or was removed at this moment.
-    """
+    """Hold a shared lock on a generation, live or not."""
     path = generation_folder(root, generation) / MANIFEST
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -352,11 +303,7 @@ def lease_generation(root: Path, generation: int) -> GenerationLease:
 
 @contextmanager
 def sole_use(root: Path, generation: int) -> Generator[bool]:
-    """Try to lock exclusively a generation that is not live.
-
-    Yields:
-        Whether nobody has it open; nobody will then, until the end of the block.
-    """
+    """Try to lock exclusively a generation that is not live; yields whether nobody has it open."""
     path = generation_folder(root, generation) / MANIFEST
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -87,11 +87,7 @@ class EngineLocation:
     consistency: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ConfigError: If the address or the name has another form, or a number is below 1.
-        """
+        """Check the values."""
         check_url(self.url)
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
@@ -105,11 +101,7 @@ class EngineLocation:
 
 
 def check_url(url: str) -> None:
-    """Reject an address that is invalid for Milvus.
-
-    Raises:
-        ConfigError: If the address has another form, or contains a password.
-    """
+    """Reject an address that is invalid for Milvus."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018  # reading it is what checks it
@@ -168,11 +160,7 @@ def published_generations(root: Path) -> list[int]:
 
 
 def check_kept_in_files(root: Path) -> None:
-    """Reject operations of indexes of files if a vector database stores the index.
-
-    Raises:
-        InputError: If the index is kept in a vector database.
-    """
+    """Reject operations of indexes of files if a vector database stores the index."""
     if (root / ENGINE_FILE).exists():
         raise InputError(
             f"{root}: expected an index of files, got one that a vector database stores "

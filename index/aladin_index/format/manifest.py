@@ -293,11 +293,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_lengths(folder: Path, files: dict[str, FileEntry]) -> None:
-    """Compare file sizes on disk with those of a manifest, without reading the files.
-
-    Raises:
-        IndexCorruptError: If a file is missing or has another length.
-    """
+    """Compare file sizes on disk with those of a manifest, without reading the files."""
     for name, entry in files.items():
         try:
             length = (folder / name).stat().st_size

@@ -74,18 +74,7 @@ def likely_model_folder(root: Path) -> Path:
 
 
 def copy_model(checkpoint_folder: Path, folder: Path, model: ModelEntry) -> None:
-    """Copy a checkpoint, its graphs included, into an index; the folder appears complete.
-
-    Args:
-        checkpoint_folder: Checkpoint folder to copy.
-        folder: New folder.
-        model: Entry of the model in the checkpoint folder.
-
-    Raises:
-        CheckpointError: If the checkpoint changed while it was copied, or its graphs are damaged
-            or those of other weights.
-        OSError: If the disk is full or cannot be written.
-    """
+    """Copy a checkpoint, its graphs included, into an index; the folder appears complete."""
     with atomic_folder(folder) as partial:
         for name in model.files:
             shutil.copyfile(checkpoint_folder / name, partial / name)
@@ -103,20 +92,6 @@ def copy_upgrade_model(
 
     Generations of the same weights share one copy. One that no generation is of was left by an
     upgrade that was killed or given up, and is replaced if its files differ.
-
-    Args:
-        checkpoint_folder: Checkpoint folder to copy.
-        root: Index folder.
-        model: Entry of the model in the checkpoint folder.
-        generations: Manifests of all generations of the index.
-
-    Returns:
-        The folder of the copy.
-
-    Raises:
-        IndexMismatchError: If a generation is of the same weights with other files.
-        CheckpointError: See `copy_model`.
-        OSError: If the disk is full or cannot be written.
     """
     for each in generations:
         if each.model.id == model.id:
@@ -128,16 +103,7 @@ def copy_upgrade_model(
 
 
 def check_same_model(what: str, expected: ModelEntry, model: ModelEntry) -> None:
-    """Compare the model of a generation with a checkpoint, file by file.
-
-    Args:
-        what: Name of the generation in the error message.
-        expected: Model of the generation.
-        model: Entry of the model in the checkpoint folder.
-
-    Raises:
-        IndexMismatchError: If the weights or another file differ.
-    """
+    """Compare the model of a generation, which errors call `what`, with a checkpoint, by file."""
     if expected.id != model.id:
         raise IndexMismatchError(f"{what}: model", expected.id, model.id)
     for name, entry in expected.files.items():
@@ -156,12 +122,7 @@ def has_model(folder: Path, model: ModelEntry) -> bool:
 
 
 def drop_models(root: Path) -> None:
-    """Remove the models of no generation on the disk; called by the only builder.
-
-    Raises:
-        IndexCorruptError: If a manifest is damaged; nothing is removed.
-        OSError: If the disk cannot be written.
-    """
+    """Remove the models of no generation on the disk; called by the only builder."""
     if not (root / MODELS).is_dir():
         return
     used = {

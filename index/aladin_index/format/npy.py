@@ -29,16 +29,7 @@ class NpyWriter:
     """
 
     def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> None:
-        """Create a file.
-
-        Args:
-            path: Path of the new file.
-            dtype: Dtype of the array; the parts are converted.
-            row_shape: Shape of one row; the parts have the shape (rows, *row_shape).
-
-        Raises:
-            OSError: If the file cannot be created.
-        """
+        """Create a file for parts of the shape (rows, *row_shape), converted to `dtype`."""
         self._path = path
         self._dtype = np.dtype(dtype)
         self._row_shape = row_shape
@@ -49,15 +40,7 @@ class NpyWriter:
         self._header_bytes = self._write_header()
 
     def append(self, part: NDArray[Any]) -> None:
-        """Write the next rows.
-
-        Args:
-            part: (rows, *row_shape).
-
-        Raises:
-            OSError: If the disk is full or cannot be written.
-            ValueError: If the rows have another shape.
-        """
+        """Write the next rows."""
         if part.shape[1:] != self._row_shape:
             expected = ("rows", *self._row_shape)
             raise ValueError(f"{self._path.name}: expected {expected}, got {part.shape}")
@@ -65,11 +48,7 @@ class NpyWriter:
         self.rows += part.shape[0]
 
     def close(self) -> None:
-        """Complete the file; flushing it to disk is left to the publisher of its folder.
-
-        Raises:
-            OSError: If the disk is full or cannot be written.
-        """
+        """Complete the file; flushing it to disk is left to the publisher of its folder."""
         if self._file.closed:
             return
         try:
@@ -108,18 +87,7 @@ class NpyWriter:
 def write_npy(
     path: Path, dtype: DTypeLike, shape: tuple[int, ...], parts: Iterable[NDArray[Any]]
 ) -> None:
-    """Write an array of a known shape part by part, holding one part in memory at a time.
-
-    Args:
-        path: Path of the file.
-        dtype: Dtype of the array; the parts are converted.
-        shape: Shape of the whole array.
-        parts: Pieces along axis 0, in order.
-
-    Raises:
-        OSError: the disk is full, or cannot be written.
-        ValueError: If the parts do not add up to `shape`.
-    """
+    """Write an array of a known shape part by part, holding one part in memory at a time."""
     with NpyWriter(path, dtype, shape[1:]) as writer:
         for part in parts:
             writer.append(part)
@@ -132,15 +100,8 @@ def map_npy(
 ) -> NDArray[Any]:
     """Map an array of a known shape without reading it.
 
-    Args:
-        path: Path of the file.
-        dtype: Expected dtype.
-        shape: Expected shape.
-        random: Whether rows are read at random positions. With a cold page cache, the kernel's
-            read-ahead then costs about forty times what is needed; it is turned off.
-
-    Raises:
-        IndexCorruptError: If the file is not such an array.
+    If rows are read at random positions, the kernel's read-ahead is turned off: with a cold page
+    cache it costs about forty times what is needed.
     """
     try:
         # Copy on write: torch accepts the pages as a tensor without a warning, and no modification
@@ -164,11 +125,6 @@ def read_ahead(
     Scattered pages then arrive in a fifth of the time that they take one by one, and without the
     megabytes around each that the system reads for a page that is missed. Does nothing for an
     array that is not in a file. In memory, a call takes a microsecond for each range.
-
-    Args:
-        array: Contiguous array, mapped by `map_npy`, or a part of one.
-        starts: First row of each range.
-        stops: Row after the last of each range, or None for one range to the end of the array.
     """
     base: Any = array
     while isinstance(base, np.ndarray):
@@ -195,9 +151,6 @@ def map_pages(arrays: Iterable[NDArray[Any]]) -> None:
 
     The first search of a page then costs no fault, and the system drops such pages last. Does
     nothing where the system does not offer it, or for more than half of the machine's memory.
-
-    Args:
-        arrays: Contiguous arrays, which stay open until their pages are mapped.
     """
     if sys.platform != "linux":
         return

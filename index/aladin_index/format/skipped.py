@@ -149,11 +149,7 @@ def read_follow_record(root: Path) -> FollowRecord | None:
 
 
 def skipped_of(root: Path, generation: int, target: Target) -> list[SkippedItem]:
-    """Return what an index lacks of one kind: by the last pass, else by the build.
-
-    Raises:
-        IndexCorruptError: If the list of the build cannot be read.
-    """
+    """Return what an index lacks of one kind: by the last pass, else by the build."""
     record = read_follow_record(root) if target == "images" else None
     if record is None:
         return read_skipped(generation_folder(root, generation) / target)

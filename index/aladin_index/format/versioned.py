@@ -13,18 +13,10 @@ T = TypeVar("T")
 
 
 def parse_versioned(schema: type[T], content: bytes, path: Path, version: int, otherwise: str) -> T:
-    """Build the frozen dataclass `schema` from the content of a file.
+    """Build the strict dataclass `schema` from the content of a file.
 
-    Args:
-        schema: Dataclass with ``__pydantic_config__ = STRICT``.
-        content: Content of the file.
-        path: Path of the file, for error messages.
-        version: Schema version that is read.
-        otherwise: What is wrong with a file that has no schema version.
-
-    Raises:
-        IndexMismatchError: If the file has another schema version.
-        IndexCorruptError: If the content is not that of such a file.
+    Raises `IndexMismatchError` for another version, and `IndexCorruptError`, with the reason
+    `otherwise` if there is no version, for anything else.
     """
     try:
         data: Any = json.loads(content)

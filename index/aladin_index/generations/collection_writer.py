@@ -190,11 +190,7 @@ class FittedPhotos:
     """Compares a generation's photos with those that its calibration was fitted on."""
 
     def __init__(self, calibration: Calibration | None) -> None:
-        """Start with counts of zero.
-
-        Args:
-            calibration: Calibration of the generation, if it has one.
-        """
+        """Start with counts of zero."""
         fitted_on = None if calibration is None else calibration.fitted_on
         # A calibration that was fitted to an index is of that index's photos, whatever the data.
         data = fitted_on.data_sample if fitted_on and fitted_on.searched == "split" else None
@@ -242,12 +238,7 @@ class FittedPhotos:
 def live_parts(
     collection: FileCollection, items_at_a_time: int = ITEMS_AT_A_TIME
 ) -> Iterator[EncodedPart]:
-    """Yield the live items of a collection in row order, with tokens in their stored form.
-
-    Args:
-        collection: Collection at one moment; later changes are not seen.
-        items_at_a_time: Maximum number of items in a part.
-    """
+    """Yield the live items of a collection in row order, with tokens in their stored form."""
     selection, base, changes = collection.selection, collection.base, collection.changes
     rows = base.entry.count if changes is None else changes.rows
     live = np.arange(rows) if selection is None else selection.rows
@@ -275,12 +266,7 @@ def live_parts(
 
 
 def items_of(collection: FileCollection, rows: NDArray[np.int64]) -> list[StoredItem]:
-    """Read some items, each with the state of its file that was recorded last.
-
-    Args:
-        collection: Collection at one moment.
-        rows: Rows of live items, in any order.
-    """
+    """Read some items, each with the state of its file that was recorded last."""
     states = {} if collection.changes is None else collection.changes.added.file_states()
     return [_as_recorded(item, states) for item in collection.items.by_rows(rows.tolist())]
 

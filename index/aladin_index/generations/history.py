@@ -135,11 +135,6 @@ def earlier_generations(
 
     Generations that were rolled back are not among them. What a damaged manifest replaced is taken
     to be the nearest existing generation before it.
-
-    Args:
-        generation: Generation to begin with.
-        existing: Numbers of all generations.
-        manifest_of: Reads the manifest of an existing generation.
     """
     found: list[int] = []
     while True:
@@ -205,15 +200,6 @@ def copy_changes(root: Path, from_generation: int, to_generation: int) -> None:
 
     To be called while nobody can add or remove (`aladin_index.format.disk`), before the generation
     becomes live.
-
-    Args:
-        root: Index folder.
-        from_generation: Generation that has the changes.
-        to_generation: Generation that receives the copy.
-
-    Raises:
-        OSError: If the disk is full or cannot be written.
-        sqlite3.Error: If the database finds that the disk is full or cannot be written.
     """
     for target in TARGETS:
         source = changes_database(root, from_generation, target)
@@ -231,12 +217,7 @@ def copy_changes(root: Path, from_generation: int, to_generation: int) -> None:
 def with_changes_of(root: Path, from_generation: int) -> GoingLive:
     """Make a new generation with the rows of an old one live together with its changes.
 
-    Args:
-        root: Index folder.
-        from_generation: Number of the old generation.
-
-    Returns:
-        What `aladin_index.generations.writer.publish_generation` takes as `going_live`.
+    The result is for `NewGeneration.going_live`.
     """
 
     @contextmanager

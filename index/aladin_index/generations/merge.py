@@ -42,19 +42,7 @@ _IDS_AT_A_TIME = 1000
 def check_ids_differ(
     root: Path, target: Target, ids: Mapping[Path, Iterator[str]], progress: Progress
 ) -> None:
-    """Reject an id that two indexes share.
-
-    Args:
-        root: Folder of the index that is to hold all IDs; only the single builder of this index may
-            call this function.
-        target: Kind of the items, named in error messages.
-        ids: Ids by index; read once.
-        progress: Progress, advanced by the number of IDs.
-
-    Raises:
-        InputError: If an ID is in two of the indexes; the message names both.
-        sqlite3.Error: If the disk is full or cannot be written.
-    """
+    """Reject an id that two indexes share; called by the only builder of `root`."""
     folder = root / NEW_CATALOGUE
     folder.mkdir()
     try:

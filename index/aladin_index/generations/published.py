@@ -144,23 +144,6 @@ def publish_entries(
     """Publish a generation with the files and the changes of the previous one.
 
     To be called by the only builder of the index (`aladin_index.format.disk.only_builder`).
-
-    Args:
-        root: Index folder.
-        manifest: Manifest of the live generation.
-        entries: Collection entries that replace those of the manifest.
-        made_by: Operation that makes the generation; recorded in the manifest.
-        calibration: Calibration fitted to this index that replaces the manifest's, or None to keep
-            the existing one.
-        new_files: Files that are written anew, or None if all are shared.
-
-    Returns:
-        The number of the new generation.
-
-    Raises:
-        OSError: If the disk is full or cannot be written.
-        sqlite3.Error: If the database of the changes finds that the disk is full or cannot be
-            written.
     """
     generation = max(published_generations(root)) + 1
     old = generation_folder(root, manifest.generation)
@@ -241,11 +224,7 @@ class Dropped(NamedTuple):
 def drop_generations(root: Path, live: int, keep: int) -> Dropped:
     """Remove earlier generations with all their files; called by the only builder.
 
-    Args:
-        root: Index folder.
-        live: Number of the live generation.
-        keep: Number of generations to keep of those that led to the live one; others were rolled
-            back.
+    Of those that led to the live one, `keep` stay; others were rolled back.
     """
     lineage = [live, *generations_before(root, live)]
     dropped = Dropped([], [], {})
@@ -281,11 +260,7 @@ def _only_here(root: Path, number: int, lineage: list[int]) -> dict[Target, Pend
 
 
 def drop_photos(root: Path) -> int:
-    """Remove uploaded photos that no generation refers to; called by the only builder.
-
-    Returns:
-        The number of files that are gone.
-    """
+    """Remove uploaded photos that no generation refers to; called by the only builder."""
     if not (root / PHOTOS).is_dir():
         return 0
     used: set[str] = set()

@@ -264,16 +264,7 @@ def _open(folder: Path, manifest: Manifest, target: Target) -> StoredCollection:
 
 
 def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> StoredCollection:
-    """Map the files of one collection of a generation.
-
-    Args:
-        folder: Folder of the generation.
-        target: Target of the collection: images or texts.
-        entry: Manifest entry of the collection.
-
-    Raises:
-        IndexCorruptError: If a file does not match the manifest.
-    """
+    """Map the files of one collection of a generation."""
     place = folder / target
     ann = AnnIndex.open(place / ANN, entry.ann.search_width, entry.ann.oversample)
     if (ann.count, ann.dim) != (entry.count, entry.vector_dim):

@@ -80,16 +80,6 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
     """Copy the checkpoint, its graphs included, into an index without a live generation.
 
     Once there is one the copy stays, and any other model is refused.
-
-    Args:
-        root: Index folder.
-        checkpoint_folder: Checkpoint folder to copy.
-        model: Entry of the model in that folder.
-
-    Raises:
-        IndexMismatchError: If the index was built with another model.
-        CheckpointError: If the checkpoint's graphs are damaged, or those of other weights.
-        OSError: If the disk is full or cannot be written.
     """
     if (root / CURRENT).exists():
         live = read_manifest(generation_folder(root, live_generation(root))).model
@@ -105,19 +95,6 @@ def publish_generation(
 
     To be called by the only builder of the index. Should it be killed between the two, the next
     builder removes the generation, which nobody has seen (`aladin_index.format.disk.only_builder`).
-
-    Args:
-        root: Index folder.
-        folder: Folder with all files of the generation.
-        generation: Number of the generation.
-        going_live: Context manager for everything that has to change atomically with it: called
-            with the number, and entered while the change is made; it has to lock the index against
-            adding and removing items, as `changes_lock` does, which is otherwise used.
-
-    Raises:
-        OSError: If the disk is full or cannot be written.
-        sqlite3.Error: If a database that `going_live` writes finds that the disk is full or cannot
-            be written.
     """
     for path in (*folder.rglob("*"), folder):
         sync(path)

@@ -52,10 +52,6 @@ def store_columns(connection: sqlite3.Connection) -> None:
     """Write the columns of all indexed fields; the caller commits.
 
     A field of which one kind cannot be stored as a column gets none.
-
-    Args:
-        connection: Connection to a database with the tables of `aladin_index.items.tables`, whose
-            items will not change.
     """
     connection.execute(_TABLE)
     lines = connection.execute("SELECT field, kind, value, row FROM fields ORDER BY 1, 2, 3, 4")
@@ -82,16 +78,7 @@ def columns_bytes(connection: sqlite3.Connection, name: str) -> int:
 
 
 def read_columns(connection: sqlite3.Connection, name: str, end: int) -> FieldColumns:
-    """Read the columns of a field that has some.
-
-    Args:
-        connection: Connection to a database with the tables of `aladin_index.items.tables`.
-        name: Name of the field.
-        end: Number of items.
-
-    Raises:
-        sqlite3.Error: If the columns are damaged.
-    """
+    """Read the columns of a field that has some."""
     lines = connection.execute(
         'SELECT has_lists, kind, form, "values", counts, rows'
         " FROM filter_columns JOIN filter_fields USING (field) WHERE name = ?",
@@ -107,14 +94,9 @@ def read_columns(connection: sqlite3.Connection, name: str, end: int) -> FieldCo
 
 
 def pack_column(lines: Iterable[tuple[Value, int]]) -> StoredColumn | None:
-    """Return the stored form of a column.
+    """Return the stored form of ascending values of one kind with their rows.
 
-    Args:
-        lines: Values of one kind with their rows, in ascending order.
-
-    Returns:
-        None if the column is too large to be kept in memory, or its values are whole numbers and
-        floats of which no 64-bit form holds all exactly.
+    None if it is too large to be kept in memory, or no 64-bit form holds all its numbers exactly.
     """
     counts, rows, lengths, texts = array("I"), array("I"), array("I"), bytearray()
     numbers: array[Any] | None = array(_INTEGERS)
@@ -146,8 +128,7 @@ def pack_column(lines: Iterable[tuple[Value, int]]) -> StoredColumn | None:
 def _appended(numbers: array[Any], value: int | float) -> array[Any] | None:
     """Append a number to an array of smaller ones, which becomes one of floats if need be.
 
-    Returns:
-        The array, or None if a float would not hold a whole number exactly.
+    None if a float would not hold a whole number exactly.
     """
     if isinstance(value, float) and numbers.typecode == _INTEGERS:
         if numbers and max(-numbers[0], numbers[-1]) > _LARGEST_EXACT:
@@ -162,12 +143,7 @@ def _appended(numbers: array[Any], value: int | float) -> array[Any] | None:
 def unpack_column(stored: StoredColumn, end: int) -> Column:
     """Return the column of a stored form, whose memory it shares.
 
-    Args:
-        stored: Stored form, which may be damaged.
-        end: Number of items, which all rows are below.
-
-    Raises:
-        ValueError: If the parts do not belong together, or a row is not below `end`.
+    Raises `ValueError` if it is damaged, or a row is not below `end`.
     """
     counts = np.frombuffer(stored.counts, dtype=np.uint32)
     rows = np.frombuffer(stored.rows, dtype=np.uint32)

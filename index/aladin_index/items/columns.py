@@ -48,15 +48,7 @@ class Texts(Sequence[bytes]):
     """Sorted texts, in one piece of memory, as UTF-8: its order is that of the code points."""
 
     def __init__(self, lengths: NDArray[np.uint32], joined: bytes) -> None:
-        """Take the texts apart.
-
-        Args:
-            lengths: Number of bytes of each text.
-            joined: The texts one after the other.
-
-        Raises:
-            ValueError: If the lengths are not those of the texts.
-        """
+        """Take the texts apart."""
         self._ends = np.cumsum(lengths, dtype=np.int64)
         self._joined = joined
         if (int(self._ends[-1]) if len(lengths) else 0) != len(joined):
@@ -90,13 +82,7 @@ class Column:
         starts: NDArray[np.int64],
         rows: NDArray[np.uint32],
     ) -> None:
-        """Keep the arrays.
-
-        Args:
-            values: Values in ascending order, without repetition; texts in UTF-8.
-            starts: (values + 1,) where the rows of each value begin and end.
-            rows: (entries,) rows of all values.
-        """
+        """Keep ascending values (texts in UTF-8), (values + 1,) borders, and the rows."""
         self._values = values
         self._starts = starts
         self.rows = rows
@@ -202,13 +188,7 @@ class GrowingColumns:
     def passing(
         self, test: Test, end: int, read: Callable[[range], Iterable[tuple[int, object]]]
     ) -> BitMap:
-        """Return the rows below `end` that pass a test of the field.
-
-        Args:
-            test: Test of the field.
-            end: Number of the row after the last one to consider, all of which can be read.
-            read: Function that reads rows with their values, as in the metadata of the items.
-        """
+        """Return the rows below `end` that pass a test; `read` gives rows with their values."""
         if end > self._end:
             rows = range(self._end, end)
             while self._parts and len(self._parts[-1][0]) <= len(rows):
@@ -220,13 +200,7 @@ class GrowingColumns:
 
 
 def combine(filter: Filter, found: Mapping[Test, BitMap], rows: range) -> BitMap:
-    """Apply the "and", "or" and "not" of a filter to the rows that pass its tests.
-
-    Args:
-        filter: Filter as a tree.
-        found: Rows that pass each of its tests.
-        rows: All rows.
-    """
+    """Apply the "and", "or" and "not" of a filter to the rows that pass its tests."""
     if isinstance(filter, Not):
         return BitMap(rows) - combine(filter.part, found, rows)
     if isinstance(filter, And):
@@ -237,11 +211,7 @@ def combine(filter: Filter, found: Mapping[Test, BitMap], rows: range) -> BitMap
 
 
 def build_columns(items: Iterable[tuple[int, object]]) -> FieldColumns:
-    """Build the columns of a field from the metadata of items.
-
-    Args:
-        items: Row and value in the field of each item, as in its metadata.
-    """
+    """Build the columns of a field from the metadata of items."""
     of_kind: dict[Kind, list[tuple[Value, int]]] = {}
     has_lists = False
     for row, value in items:

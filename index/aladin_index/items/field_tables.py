@@ -68,17 +68,7 @@ class FieldValues(NamedTuple):
 def field_lines(
     connection: sqlite3.Connection, name: str, after: FieldLine | None, *, descending: bool
 ) -> list[FieldLine]:
-    """Read the next values of a field in their order.
-
-    Args:
-        connection: Connection to a database with the tables of `aladin_index.items.tables`.
-        name: Name of the field; without an index it has no lines.
-        after: Line after which to begin, which need not exist; None for the start.
-        descending: Whether the largest value comes first.
-
-    Returns:
-        The lines, a limited number of them; none at the end.
-    """
+    """Read some of the lines of a field after one, in their order; none at the end."""
     line = connection.execute("SELECT field FROM filter_fields WHERE name = ?", (name,)).fetchone()
     if line is None:
         return []
@@ -93,14 +83,7 @@ def field_lines(
 
 
 def describe_fields(connection: sqlite3.Connection) -> dict[str, list[FieldValues]]:
-    """Describe the indexed fields.
-
-    Args:
-        connection: Connection to a database with the tables of `aladin_index.items.tables`.
-
-    Returns:
-        By name, at most `MAX_FIELDS` of them in alphabetical order, the values of each kind.
-    """
+    """Return the values of each kind of at most `MAX_FIELDS` indexed fields, by name in order."""
     names = connection.execute(
         "SELECT name, field FROM filter_fields ORDER BY name LIMIT ?", (MAX_FIELDS,)
     ).fetchall()
@@ -110,15 +93,7 @@ def describe_fields(connection: sqlite3.Connection) -> dict[str, list[FieldValue
 def count_values(
     connection: sqlite3.Connection, name: str, kind: Kind, most: int, end: ValuesEnd
 ) -> Counter[int | float | str]:
-    """Count the items of the least or the greatest values of one kind in a field.
-
-    Args:
-        connection: Connection to a database with the tables of `aladin_index.items.tables`.
-        name: Name of the field; without an index it has no values.
-        kind: Kind of the values.
-        most: Number of values to count.
-        end: Which of the values.
-    """
+    """Count the items of the least or the greatest values of one kind in a field."""
     order = "ASC" if end == "least" else "DESC"
     # Groups come in the order of the key: the scan ends with the last one that is wanted.
     groups = connection.execute(
@@ -130,12 +105,7 @@ def count_values(
 
 
 def merge_values(one: list[FieldValues], other: list[FieldValues]) -> list[FieldValues]:
-    """Combine two descriptions of the same field, of different items.
-
-    Args:
-        one: Values of each kind in some items.
-        other: The same of others.
-    """
+    """Combine two descriptions of the same field, of different items."""
     by_kind = sorted([*one, *other], key=lambda values: KIND_CODES[values.kind])
     return [_joined(list(same)) for _, same in groupby(by_kind, key=lambda values: values.kind)]
 

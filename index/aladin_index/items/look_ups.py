@@ -30,14 +30,6 @@ def look_up(connection: sqlite3.Connection, test: Test, rows: range) -> Mask:
 
     A test of a field with an index is looked up there, for another one every item's metadata is
     read.
-
-    Args:
-        connection: Connection to a database with the tables of `aladin_index.items.tables`.
-        test: Test to apply.
-        rows: Row numbers of the items.
-
-    Returns:
-        A mask over `rows`.
     """
     indexed = connection.execute(
         "SELECT field, has_lists FROM filter_fields WHERE name = ?", (test.field,)
@@ -53,13 +45,7 @@ def look_up(connection: sqlite3.Connection, test: Test, rows: range) -> Mask:
 def read_values(
     connection: sqlite3.Connection, field: str, rows: range
 ) -> Iterator[tuple[int, object]]:
-    """Yield the row and the value of every item that may have one in a field.
-
-    Args:
-        connection: Connection to a database with the tables of `aladin_index.items.tables`.
-        field: Name of the field.
-        rows: Row numbers of the items to read.
-    """
+    """Yield the row and the value of every item that may have one in a field."""
     # Items without the field are recognised by the text alone. The others are not read with
     # SQLite's JSON functions, which convert some numbers to other floats than Python does.
     key = f"{json.dumps(field, ensure_ascii=False)}:"

@@ -15,11 +15,7 @@ from pyroaring import BitMap
 
 
 def bitmap_of(rows: NDArray[Any]) -> BitMap:
-    """Return a compressed bitmap of rows.
-
-    Args:
-        rows: Rows in any order, integers from 0 to 2**32 - 1.
-    """
+    """Return a compressed bitmap of rows, 0 to 2**32 - 1 in any order."""
     # From an array of the standard library, it is made without a Python object for each row.
     numbers = array("I")
     numbers.frombytes(rows.astype(np.uint32, copy=False).tobytes())
@@ -30,23 +26,14 @@ class Selection:
     """An immutable set of rows in the forms that the first stage requires."""
 
     def __init__(self, bitmap: BitMap, size: int) -> None:
-        """Select the rows of a compressed bitmap.
-
-        Args:
-            bitmap: Rows that may be found, all below `size`; must not be changed.
-            size: Number of items.
-        """
+        """Select the rows of a bitmap, which must not change, of `size` items."""
         self.bitmap = bitmap
         self.size = size
         self._parts: tuple[Selection, Selection] | None = None
 
     @classmethod
     def of_mask(cls, mask: NDArray[np.bool_]) -> Selection:
-        """Select the rows of a mask.
-
-        Args:
-            mask: (items,), True at the rows that may be found.
-        """
+        """Select the rows of a mask."""
         return cls(bitmap_of(np.flatnonzero(mask)), mask.size)
 
     @cached_property

@@ -60,12 +60,7 @@ class ThreadConnections:
     """
 
     def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Store the arguments; nothing is opened yet.
-
-        Args:
-            path: Path of the database, named in errors.
-            connect: Function that opens a connection, which any thread may close.
-        """
+        """Store the arguments; nothing is opened yet."""
         self._path = path
         self._connect = connect
         self._lock = threading.Lock()
@@ -87,22 +82,14 @@ class ThreadConnections:
             self._local = threading.local()
 
     def run(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Call `read` with the connection of this thread.
-
-        Raises:
-            IndexCorruptError: If the database cannot be read.
-        """
+        """Call `read` with the connection of this thread."""
         try:
             return read(self._connection())
         except sqlite3.Error as error:
             raise self.damaged(error) from error
 
     def lines(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """Return the result of a statement.
-
-        Raises:
-            IndexCorruptError: If the database cannot be read.
-        """
+        """Return the result of a statement."""
         try:
             return self._connection().execute(statement, values).fetchall()
         except sqlite3.Error as error:
@@ -143,11 +130,7 @@ class ItemStore:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file of `aladin_index.items.tables.write_items`, which never changes.
-
-        Raises:
-            IndexCorruptError: If it is not such a file.
-        """
+        """Open a file of `aladin_index.items.tables.write_items`, which never changes."""
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         self._database = ThreadConnections(
             path, lambda: sqlite3.connect(uri, uri=True, check_same_thread=False)
@@ -226,11 +209,7 @@ class ItemStore:
         return self._database.run(partial(unknown_fields, names=names))
 
     def select(self, filter: Filter) -> Selection:
-        """Return the rows that pass a filter.
-
-        Raises:
-            IndexCorruptError: If the database cannot be read.
-        """
+        """Return the rows that pass a filter."""
         selection = self._selections.get(filter)
         if selection is not None:
             return selection

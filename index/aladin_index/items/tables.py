@@ -59,11 +59,7 @@ _BY_ID = "CREATE UNIQUE INDEX by_id ON items (id)"
 
 
 def pack_boxes(boxes: NDArray[np.float32]) -> bytes:
-    """Return the stored form of boxes.
-
-    Args:
-        boxes: (regions, 4), x0, y0, x1, y1 in fractions of the photo.
-    """
+    """Return the stored form of boxes, (regions, 4): x0, y0, x1, y1 in fractions of the photo."""
     return np.rint(boxes.astype(np.float64) * _STEPS).astype(_DTYPE).tobytes()
 
 
@@ -128,12 +124,7 @@ class StoredItem(NamedTuple):
 
 
 def create_tables(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:
-    """Create the empty tables.
-
-    Args:
-        connection: Connection to an open database without the tables.
-        filter_fields: Metadata fields that get an index, or None for all fields.
-    """
+    """Create the empty tables; `filter_fields` get an index, all fields if it is None."""
     _create(connection, filter_fields)
     connection.execute(_BY_ID)
 
@@ -141,16 +132,7 @@ def create_tables(connection: sqlite3.Connection, filter_fields: Sequence[str] |
 def insert_items(
     connection: sqlite3.Connection, items: Iterable[StoredItem], lines: str = "fields"
 ) -> None:
-    """Insert items; the caller commits.
-
-    Args:
-        connection: Connection to a database with the tables.
-        items: Items with new rows and new ids.
-        lines: Table that receives the values to filter by.
-
-    Raises:
-        sqlite3.IntegrityError: If a row or an id exists already.
-    """
+    """Insert items with new rows and ids; the caller commits."""
     fields: _FilterFields | None = None
     marks = ",".join("?" * len(StoredItem._fields))
     for item in items:
@@ -176,14 +158,6 @@ def write_items(
     """Write the items of a whole generation; faster than `insert_items`, in bounded memory.
 
     The same items make the same file, byte for byte.
-
-    Args:
-        path: Path of the new file.
-        items: Items in the order of their rows, numbered from 0.
-        filter_fields: Metadata fields that get an index for filters, or None for all fields.
-
-    Raises:
-        sqlite3.Error: If the disk is full or cannot be written, or an ID occurs twice.
     """
     connection = sqlite3.connect(path)
     try:

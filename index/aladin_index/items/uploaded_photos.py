@@ -70,15 +70,7 @@ def photo_of(root: Path, item: StoredItem) -> PhotoFile | None:
 
 
 def sweep_photos(root: Path, used: Collection[str]) -> int:
-    """Remove uploaded photos that no item refers to, and partial files of killed processes.
-
-    Args:
-        root: Index folder; nothing may be added to it meanwhile.
-        used: Paths of the photos in use, relative to the index.
-
-    Returns:
-        The number of files that are gone.
-    """
+    """Remove uploaded photos that no item refers to, and partial files of killed processes."""
     count = 0
     for path in sorted((root / PHOTOS).glob("*/*")):
         name = path.relative_to(root).as_posix()

@@ -105,12 +105,7 @@ class WordIndex:
     """The rows that have a word, in memory, read when words are first searched; thread-safe."""
 
     def __init__(self, read: Callable[[Sequence[int]], list[StoredItem]], start: int = 0) -> None:
-        """Index no item yet.
-
-        Args:
-            read: Reads items by their rows, which never change.
-            start: Row of the first item.
-        """
+        """Index no item yet."""
         self._read = read
         self._end = start
         self._rows: dict[str, array[int]] = {}
@@ -121,19 +116,8 @@ class WordIndex:
     ) -> list[list[int] | None]:
         """Return for each word the rows below `end` that have it, ascending.
 
-        The first call reads all items, a later one those that have been added.
-
-        Args:
-            words: The words, as of `words_of`.
-            end: Row after the last one of a snapshot; another one may have read further.
-            most: Number of rows beyond which a word is too frequent to be of use.
-            removed: Rows that are not found and do not count, or None if there are none.
-
-        Returns:
-            Copies of the rows, which later calls do not change; None for a word of more rows.
-
-        Raises:
-            IndexCorruptError: If the items cannot be read.
+        The first call reads all items, a later one those that have been added. `removed` rows do
+        not count; None stands for a word of more than `most` rows. The result does not change.
         """
         with self._lock:
             while self._end < end:

@@ -72,12 +72,7 @@ class Queries:
     """
 
     def __init__(self, queries: Sequence[NDArray[np.float32]], *, are_regions: bool) -> None:
-        """Concatenate the queries.
-
-        Args:
-            queries: (tokens, dim) each; at least one.
-            are_regions: Whether the queries are regions, not words.
-        """
+        """Concatenate the queries."""
         self.count = len(queries)
         self._tokens = np.ascontiguousarray(
             queries[0] if len(queries) == 1 else np.concatenate(queries), dtype=np.float32
@@ -135,20 +130,9 @@ class Kernel:
         row_offsets: NDArray[np.int64],
         path: int = 0,
     ) -> NDArray[np.float32]:
-        """Score the candidates of each query.
+        """Score the candidates of each query, which begin at its row offset.
 
-        Args:
-            tokens: Tokens of the items.
-            queries: Queries of the other modality.
-            rows: Candidates of all queries, concatenated query by query.
-            row_offsets: (queries + 1,) where each query's begin and end.
-            path: Position in `paths`.
-
-        Returns:
-            (rows,) float32.
-
-        Raises:
-            KernelError: If a row does not exist or the store is damaged.
+        Raises `KernelError` if a row does not exist or the store is damaged.
         """
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         scores = np.empty(len(rows), dtype=np.float32)
@@ -172,18 +156,7 @@ class Kernel:
         scores: NDArray[np.float32],
         path: int = 0,
     ) -> None:
-        """Score the items from `first` on for all queries, in storage order.
-
-        Args:
-            tokens: Tokens of the items.
-            queries: Queries of the other modality.
-            first: Row of the first item.
-            scores: (queries, items) to be filled; its rows may lie apart.
-            path: Position in `paths`.
-
-        Raises:
-            KernelError: If a row does not exist or the store is damaged.
-        """
+        """Fill (queries, items) scores of the items from `first` on, in storage order."""
         stride, item = scores.strides
         assert item == scores.itemsize
         end = first + scores.shape[1]
@@ -202,18 +175,7 @@ class Kernel:
         bounds: NDArray[np.float32],
         path: int = 0,
     ) -> None:
-        """Score the short forms of the items from `first` on, in storage order.
-
-        Args:
-            shorts: Short tokens of the items.
-            query: One query; as wide as the short tokens, its values within `short_largest`.
-            first: Row of the first item.
-            bounds: (items,) contiguous, to be filled.
-            path: Position in `paths`.
-
-        Raises:
-            KernelError: If a row does not exist or the offsets are damaged.
-        """
+        """Fill (items,) bounds of the items from `first` on, by their short forms."""
         assert bounds.flags.c_contiguous
         status = self._bound_range(
             byref(shorts), byref(query.native), first, first + len(bounds), bounds.ctypes.data, path
@@ -224,17 +186,7 @@ class Kernel:
     def bound_rows(
         self, shorts: NativeShorts, query: ShortQuery, rows: NDArray[np.int64], path: int = 0
     ) -> NDArray[np.float32]:
-        """Score the short forms of some items, see `bound_range`.
-
-        Args:
-            shorts: Short tokens of the items.
-            query: One query; as wide as the short tokens.
-            rows: (items,) in any order.
-            path: Position in `paths`.
-
-        Raises:
-            KernelError: If a row does not exist or the offsets are damaged.
-        """
+        """Score the short forms of some items, see `bound_range`."""
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         bounds = np.empty(len(rows), dtype=np.float32)
         status = self._bound_rows(
@@ -256,16 +208,9 @@ class Kernel:
         feedback: NDArray[np.float32] | None,
         bits: int,
     ) -> NDArray[np.int8]:
-        """Round vectors to levels; see `aladin_index.tokens.quantisation.round_to_levels`.
+        """Round (n, dim) vectors, see `aladin_index.tokens.quantisation.round_to_levels`.
 
-        Args:
-            vectors: (n, dim).
-            scales: (n,).
-            feedback: (dim, dim), or None to round each value independently.
-            bits: 8 or 4.
-
-        Returns:
-            (n, dim): of 8 bits the levels from -127 to 127, else places among the levels.
+        Of 8 bits the result has the levels from -127 to 127, else places among the levels.
         """
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         scales = np.ascontiguousarray(scales, dtype=np.float32)
@@ -289,11 +234,7 @@ class Kernel:
 
 @cache
 def load_kernel() -> Kernel | None:
-    """Load the compiled kernel of the installation, and log which implementation is used.
-
-    Returns:
-        None where there is none, or one of another version of this package.
-    """
+    """Load the compiled kernel, or return None without one of this version; log which is used."""
     for path in sorted(Path(__file__).parent.glob(f"{LIBRARY_STEM}.*")):
         try:
             library = ctypes.CDLL(str(path))

@@ -60,15 +60,9 @@ class NearestKernel:
         scales: NDArray[np.float32],
         errors: NDArray[np.float32],
     ) -> None:
-        """Encode vectors as the rows from `first` on.
+        """Encode (n, dim) vectors less the mean as the rows from `first` on, see nearest.h.
 
-        Args:
-            vectors: (n, dim), contiguous.
-            mean: (dim,), subtracted from each vector.
-            first: Row of the first vector.
-            codes: (rows, width) in the layout of nearest.h, to be filled.
-            scales: (rows,) to be filled.
-            errors: (rows,) to be filled with upper bounds of the norms of what codes leave out.
+        `errors` receives upper bounds of the norms of what the codes leave out.
         """
         count, dim = vectors.shape
         self._encode(
@@ -91,21 +85,10 @@ class NearestKernel:
         allowed: NDArray[np.uint8] | None,
         path: int = 0,
     ) -> NDArray[np.int64]:
-        """Find the rows that may be among the nearest.
+        """Return rows in any order, among them the `wanted` nearest to a query, (dim,).
 
-        Args:
-            items: Codes of the vectors.
-            query: (dim,), contiguous, of finite numbers.
-            wanted: Number of rows wanted, at least 1.
-            allowed: One bit per row, the first in the lowest place, or None for all rows.
-            path: Place among the code paths that this processor supports, fastest first.
-
-        Returns:
-            Rows in any order, among them the `wanted` nearest.
-
-        Raises:
-            MemoryError: If there is not enough memory.
-            ValueError: If the processor has no such path.
+        `allowed` has one bit per row, the first in the lowest place; `path` is a code path of the
+        processor, fastest first.
         """
         found = np.empty(items.count, dtype=np.int64)
         bits = None if allowed is None else allowed.ctypes.data
@@ -127,13 +110,7 @@ def native_codes(
 ) -> NativeCodes:
     """Point to arrays as `NearestKernel.encode` fills them, which must outlive the result.
 
-    Args:
-        codes: (rows, width).
-        scales: (rows,).
-        errors: (rows,).
-        shape: Number of vectors and their size.
-        norm: Norm of the longest vector, or more.
-        code_norm: Norm of the longest code times its scale, or more.
+    `norm` is at least that of the longest vector, `code_norm` that of the longest code times scale.
     """
     return NativeCodes(
         codes.ctypes.data,

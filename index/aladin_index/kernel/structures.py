@@ -36,17 +36,7 @@ class NativeTokens(Structure):
         dim: int,
         bits: int,
     ) -> NativeTokens:
-        """Point to C-contiguous arrays, which must outlive the returned object.
-
-        Args:
-            values: (tokens, any) in the stored form.
-            scales: (tokens,); None for float16.
-            centroid_ids: (tokens,); None without a codebook.
-            centroids: (centroids, dim); None without a codebook.
-            offsets: (items + 1,).
-            dim: Size of a token.
-            bits: Bits per dimension: 16, 8 or 4.
-        """
+        """Point to C-contiguous arrays, which must outlive the returned object."""
         return cls(
             address(values),
             address(scales),
@@ -91,13 +81,7 @@ class NativeShorts(Structure):
         scales: NDArray[np.float32],
         offsets: NDArray[np.int64],
     ) -> NativeShorts:
-        """Point to C-contiguous arrays, which must outlive the returned object.
-
-        Args:
-            values: (tokens, width), each value plus 128; the width is a multiple of 4.
-            scales: (items,).
-            offsets: (items + 1,).
-        """
+        """Point to C-contiguous arrays, which must outlive the returned object."""
         count, width = values.shape
         return cls(
             address(values), address(scales), address(offsets), len(offsets) - 1, count, width

@@ -76,14 +76,7 @@ class ListedOrders:
     def __init__(
         self, collection: Collection, query: Encoding, modality: Modality, listed: int
     ) -> None:
-        """Score every item of a collection.
-
-        Args:
-            collection: Collection of the other modality, with tokens.
-            query: Encoding of one item.
-            modality: Modality of the query.
-            listed: Number of hits of the page.
-        """
+        """Score every item of a collection."""
         self._collection = collection
         self._listed = listed
         self._embedding = query_vectors(query.embedding[0], collection.entry.vector_dim)
@@ -94,24 +87,14 @@ class ListedOrders:
         self._align = collection.align(tokens, modality, self._rows)
 
     def first_stage(self, num_candidates: int) -> FirstStageOrder:
-        """Request as many blocks of candidates from the first stage as the page spans.
-
-        Args:
-            num_candidates: Number of candidates of a block.
-        """
+        """Request as many blocks of candidates from the first stage as the page spans."""
         total = self._collection.count
         block = min(num_candidates, total)
         stop = min(-(-self._listed // block) * block, total)
         return FirstStageOrder(*self._collection.order(self._embedding, stop, block)[:3])
 
     def page(self, order: FirstStageOrder, fusion: DirectionFusion, weight: float) -> Ranking:
-        """Order the candidates by the fusion, and return the page.
-
-        Args:
-            order: Result of `first_stage`.
-            fusion: Fusion constants of the direction.
-            weight: Weight of the alignment score.
-        """
+        """Order the candidates by the fusion, and return the page."""
         align = self._align[np.searchsorted(self._rows, order.rows)]
         listed = slice(0, self._listed)
         return rank_in_blocks(
@@ -125,15 +108,6 @@ def listed_rank(page: Ranking, right: NDArray[np.int64], block: int) -> int:
     Two items tie where what put one before the other tells no difference: within a block of
     candidates the score, between two blocks the cosine. So one candidate at a time ranks as
     the first stage alone does, and all at a time as the exhaustive order.
-
-    Args:
-        page: Items of the page, best first.
-        right: Rows of the right answers.
-        block: Number of candidates that were ordered at a time.
-
-    Returns:
-        The number of wrong answers before it or level with it; the length of the page where no
-        right answer is on it.
     """
     places = np.arange(len(page.rows))
     is_right = np.isin(page.rows, right)

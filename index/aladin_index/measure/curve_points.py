@@ -68,14 +68,7 @@ class PhotoBootstrap:
     def __init__(
         self, image_of_text: Int[Tensor, " texts"], resamples: int = 1000, seed: int = 0
     ) -> None:
-        """Draw the resamples.
-
-        Args:
-            image_of_text: Photo of each text, from 0 up to the number of photos; each photo has a
-                text.
-            resamples: Number of draws.
-            seed: Seed of the draws.
-        """
+        """Draw the resamples."""
         self.resamples = resamples
         self._image_of_text = image_of_text
         self._captions = torch.bincount(image_of_text).double()  # (photos,)
@@ -119,17 +112,6 @@ def search_times(
     Every question is asked with every number of candidates before the next one is: whatever
     else keeps the machine busy slows all numbers alike. Their order is drawn anew for each
     question, for a search that follows one of all items finds the caches full of other things.
-
-    Args:
-        searcher: Searcher of the index.
-        questions: At least one question.
-        modality: Modality of the questions.
-        target: Collection to be searched.
-        numbers: Numbers of candidates.
-        progress: Progress, advanced question by question.
-
-    Returns:
-        The times of each number.
     """
     random = np.random.default_rng(0)
     times_ms = np.empty((len(questions), len(numbers)))

@@ -265,16 +265,9 @@ class _Direction:
 
 
 def rank_as_served(hits: Sequence[SearchHit], right: set[str], count: int) -> int:
-    """Return the 0-based rank of the best right answer; ties rank it lower.
+    """Return the 0-based rank of the best right answer among `count` items; ties rank it lower.
 
-    Args:
-        hits: All candidates, best first.
-        right: IDs of the right answers.
-        count: Number of items that compete.
-
-    Returns:
-        The number of wrong answers that score as much or more; all of them where no right
-        answer is among the candidates.
+    Without a right answer among the hits, all wrong ones rank before it.
     """
     best = max((hit.score for hit in hits if hit.id in right), default=None)
     if best is None:

@@ -56,12 +56,7 @@ def queries_of_encoding(encoding: Encoding, modality: Modality) -> TuneQueries:
 
 
 def stored_queries(collection: StoredCollection, count: int) -> TuneQueries:
-    """Sample queries from an index's stored items; deterministic.
-
-    Args:
-        collection: Collection whose items serve as queries.
-        count: Number of queries wanted; all items are used if there are fewer.
-    """
+    """Sample queries from an index's stored items; deterministic."""
     chosen = np.random.default_rng(0).permutation(collection.entry.count)[:count]
     rows = np.sort(chosen).astype(np.int64)
     block = collection.tokens.read(rows)
@@ -89,16 +84,7 @@ def exhaustive_tops(
     at: int,
     progress: Progress | None = None,
 ) -> ExhaustiveTops:
-    """Score every item for every query.
-
-    Args:
-        collection: Collection of the other modality than the queries.
-        queries: Queries to score the items for.
-        fusion: Fusion that determines the order.
-        at: Number of best items, at most the number of existing items.
-        progress: Progress, advanced item by item, once for each group of queries that fits in
-            memory.
-    """
+    """Score every item for every query."""
     count = collection.entry.count
     group = max(1, _SCORES_AT_A_TIME // count)
     rows: list[NDArray[np.int64]] = []
@@ -128,12 +114,7 @@ def _places(match: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.i
 
 
 def fewest_candidates(tops: ExhaustiveTops, fidelity: float) -> int:
-    """Return the fewest candidates of an exact first stage that keep a share of top items.
-
-    Args:
-        tops: Top items of the queries.
-        fidelity: Mean share to be kept, more than 0 and at most 1.
-    """
+    """Return the fewest candidates of an exact first stage that keep a share of top items."""
     needed = np.sort(tops.places.ravel()) + 1
     # All queries have the same number of top items, so the mean of their shares is the overall
     # share.
@@ -148,15 +129,7 @@ def fidelity_of(
     tops: ExhaustiveTops,
     candidates: int,
 ) -> float:
-    """Measure the mean share of the top items that the first stage finds.
-
-    Args:
-        collection: Collection to search.
-        ann: ANN index of the collection, with the search settings to measure.
-        queries: Queries to search for.
-        tops: Top items of these queries.
-        candidates: Number of candidates to retrieve.
-    """
+    """Measure the mean share of the top items that the first stage finds."""
     if candidates >= collection.entry.count:
         return 1.0
     kept = 0
@@ -188,12 +161,6 @@ def two_stage_ms(
 
     The searches take turns, each with another query: what slows the machine down concerns all of
     them, and none finds what the one before it has left in the caches.
-
-    Args:
-        collection: Collection to search.
-        queries: Queries to search for.
-        fusion: Fusion that determines the order.
-        searches: Settings to measure.
     """
     count = min(len(queries.tokens), _TIMED_QUERIES)
     times_ms = np.empty((len(searches), count))

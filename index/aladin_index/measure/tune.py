@@ -262,13 +262,7 @@ class _CollectionTuner:
 
 
 def fewest_enough(least: int, most: int, enough: Callable[[int], bool]) -> int | None:
-    """Find the smallest number from `least` to `most` that is enough, or None.
-
-    Args:
-        least: Smallest number to try, at most `most`.
-        most: Largest number to try.
-        enough: Function that tells whether a number is enough; if one is, so are the larger ones.
-    """
+    """Find the smallest number that is enough, or None; if one is, so are the larger ones."""
     if enough(least):
         return least
     low, high = least, min(2 * least, most)

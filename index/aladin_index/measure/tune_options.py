@@ -29,12 +29,7 @@ class TuneOptions:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        """Reject impossible values.
-
-        Raises:
-            ConfigError: If a share is outside (0, 1], or a number is below 1 or above the number of
-                candidates.
-        """
+        """Reject impossible values."""
         for name in ("ann_recall", "fidelity"):
             share = getattr(self, name)
             if not 0 < share <= 1:

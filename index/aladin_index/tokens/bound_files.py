@@ -34,21 +34,7 @@ def write_bounds(
     *,
     are_texts: bool,
 ) -> BoundsEntry:
-    """Compute the short tokens of a collection and write them, some items at a time.
-
-    Args:
-        folder: Folder of the collection.
-        tokens: Tokens of the collection.
-        queries: (tokens, dim) float32 like those of future queries, or None if unknown.
-        progress: Receives the items.
-        are_texts: Whether the items are texts, whose queries are regions.
-
-    Returns:
-        The entry of the manifest.
-
-    Raises:
-        OSError: If the disk is full or cannot be written.
-    """
+    """Compute the short tokens of a collection and write them, some items at a time."""
     transform = fit_transform(tokens, queries, are_texts=are_texts)
     longest = 0.0
     progress.start(tokens.count, "items with bounds")
@@ -68,16 +54,7 @@ def write_bounds(
 
 
 def open_bounds(folder: Path, entry: BoundsEntry, tokens: TokenStore) -> TokenBounds:
-    """Map the short tokens of a collection.
-
-    Args:
-        folder: Folder of the collection.
-        entry: Entry of the manifest.
-        tokens: Tokens of the collection.
-
-    Raises:
-        IndexCorruptError: If a file does not match the entry or the tokens.
-    """
+    """Map the short tokens of a collection."""
     dim = tokens.codec.dim
     rows = np.array(map_npy(folder / BOUND_TRANSFORM, np.float64, _transform_shape(dim)))
     transform = BoundTransform(rows[0], rows[1 : 1 + dim], rows[1 + dim :], entry.kept)

@@ -131,13 +131,7 @@ class TokenBounds:
     def build(
         cls, tokens: TokenStore, queries: NDArray[np.float32] | None, *, are_texts: bool
     ) -> TokenBounds:
-        """Compute the short tokens: four seconds for 100,000 photos of 49 tokens on one core.
-
-        Args:
-            tokens: Tokens of a collection.
-            queries: (tokens, dim) float32 like those of future queries, or None if unknown.
-            are_texts: Whether the items are texts, whose queries are regions.
-        """
+        """Compute the short tokens: four seconds for 100,000 photos of 49 tokens on one core."""
         transform = fit_transform(tokens, queries, are_texts=are_texts)
         values = np.empty((tokens.stored.count, transform.width), dtype=np.uint8)
         scales, reach = np.empty((2, tokens.count), dtype=np.float32)
@@ -154,17 +148,7 @@ class TokenBounds:
         modality: Modality,
         rows: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float32]:
-        """Return upper bounds of the scores of items.
-
-        Args:
-            query: Real tokens of the query, float32.
-            modality: Modality of the query: "text" for photos, "image" for texts.
-            rows: (items,) rows of the items, or None for all.
-
-        Returns:
-            (items,) float32; no score of `aladin_index.tokens.maxsim` is above, whichever
-            implementation computes it. An item without tokens has the bound 0.
-        """
+        """Return upper bounds of the scores of items."""
         words = query.astype(np.float64)
         values, scales, missed = self._shorten(words)
         asked = ShortQuery(values, scales, are_regions=modality == "image")
@@ -245,14 +229,8 @@ def score_best(
 ) -> ScoredItems:
     """Score the items that can be among the best, in the order of their bounds.
 
-    Args:
-        upper: (items,) bounds; minus infinity excludes an item.
-        score: Returns the scores of some items; none is above its bound.
-        count: Number of items wanted.
-
-    Returns:
-        Every item whose score is at least that of the item of rank `count`, those of equal score
-        included, and some others.
+    A bound of minus infinity excludes an item. Every item whose score is at least that of the item
+    of rank `count` is returned, those of equal score included, and some others.
     """
     rest = np.flatnonzero(upper > -np.inf)
     rows: list[NDArray[np.int64]] = []
@@ -330,12 +308,7 @@ def shorten(tokens: TokenStore, transform: BoundTransform) -> Iterator[ShortPart
 
 
 def _relative_error(dim: int, *, rounds_queries: bool) -> float:
-    """Bound the error of a computed inner product, relative to the lengths of both vectors.
-
-    Args:
-        dim: Size of the vectors.
-        rounds_queries: Whether the kernel rounds the query to integers.
-    """
+    """Bound the error of a computed inner product, relative to the lengths of both vectors."""
     error = (dim + 16) * 2 * ROUNDOFF
     if rounds_queries:
         # Half a unit in each dimension; the largest value of a query is this many units.

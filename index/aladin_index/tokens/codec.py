@@ -106,13 +106,7 @@ class TokenCodec:
     feedback: ErrorFeedback | None = None
 
     def __post_init__(self) -> None:
-        """Reject a codebook that does not match the format.
-
-        Raises:
-            ConfigError: If there is a codebook for a format without one, or none for a format that
-                requires one.
-            ShapeError: If the codebook is for tokens of another size, or too large.
-        """
+        """Reject a codebook that does not match the format."""
         if (self.centroids is None) != (self.dtype != CODED):
             found = "none" if self.centroids is None else "one"
             raise ConfigError(f"{self.dtype} tokens: expected {self._expected()}, got {found}")
@@ -152,17 +146,10 @@ class TokenCodec:
         sample: NDArray[np.float32],
         queries: NDArray[np.float32] | None = None,
     ) -> TokenCodec:
-        """Make a codec for tokens like a sample.
+        """Make a codec for tokens like a sample, (tokens, dim).
 
-        Args:
-            dtype: Token format; float16 and int8 take only the size from the sample.
-            sample: (tokens, dim); for a codebook of full size 10,000 tokens. The same sample gives
-                the same codebook.
-            queries: (tokens, dim) of the other modality, or None if unknown. They preserve scores
-                much better in all formats but float16.
-
-        Raises:
-            ConfigError: If a codebook has to be made without tokens.
+        Queries, (tokens, dim) of the other modality, preserve scores much better in all formats but
+        float16. The same samples give the same codec.
         """
         dim = sample.shape[1]
         feedback = None
@@ -176,17 +163,10 @@ class TokenCodec:
 
     @staticmethod
     def concatenated(codecs: Sequence[TokenCodec]) -> tuple[TokenCodec, list[int]]:
-        """Make one codec that reads the tokens packed by several codecs.
+        """Make one codec that reads the tokens of several codecs of the same format.
 
-        Args:
-            codecs: Codecs of the same format and token size; at least one. Equal codebooks are
-                stored once.
-
-        Returns:
-            The codec, and for each of `codecs` what has to be added to its centroid ids.
-
-        Raises:
-            ConfigError: If the codecs have different formats, or too many centroids in all.
+        With it comes what has to be added to the centroid ids of each; equal codebooks are stored
+        once.
         """
         first = codecs[0]
         for codec in codecs:
@@ -213,11 +193,7 @@ class TokenCodec:
         return TokenCodec(first.dtype, first.dim, np.concatenate(books) if books else None), offsets
 
     def pack(self, tokens: NDArray[np.float32]) -> PackedTokens:
-        """Convert tokens to the storage format.
-
-        Args:
-            tokens: (tokens, dim).
-        """
+        """Convert tokens to the storage format."""
         if self.dtype == "float16":
             return PackedTokens(tokens.astype(np.float16))
         if self.dtype == "int8":

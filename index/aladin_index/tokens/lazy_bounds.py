@@ -29,14 +29,7 @@ class LazyBounds:
         *,
         are_texts: bool,
     ) -> None:
-        """Bound the scores of `tokens`.
-
-        Args:
-            tokens: Tokens of a collection.
-            other: Tokens of the other collection, which queries resemble, or None without one.
-            stored: Bounds that were read from disk, or None if they have to be computed.
-            are_texts: Whether the items are texts, whose queries are regions.
-        """
+        """Bound the scores of `tokens`, whose queries resemble `other`."""
         self._tokens = tokens
         self._other = other
         self._are_texts = are_texts
@@ -57,16 +50,7 @@ class LazyBounds:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32] | None:
-        """Return bounds of the scores of candidates.
-
-        Args:
-            query: See `TokenBounds.upper`.
-            modality: See `TokenBounds.upper`.
-            rows: (candidates,) their rows.
-
-        Returns:
-            (candidates,) float32, or None if the bounds have not been computed.
-        """
+        """Return bounds of the scores of candidates, or None if they have not been computed."""
         return None if self._bounds is None else self._bounds.upper(query, modality, rows)
 
 

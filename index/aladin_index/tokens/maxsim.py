@@ -63,13 +63,7 @@ def numpy_alignment(
 def score_block(
     query: NDArray[np.float32], query_modality: Modality, block: TokenBlock
 ) -> NDArray[np.float32]:
-    """Score some items, all at once, by numpy; see `alignment_with_candidates`.
-
-    Args:
-        query: (query_tokens, dim) float32.
-        query_modality: Modality of the query tokens: words or regions.
-        block: Tokens of the items.
-    """
+    """Score some items, all at once, by numpy; see `alignment_with_candidates`."""
     scores = np.zeros(len(block.lengths), dtype=np.float32)
     # `reduceat` accepts no empty segments: items without tokens keep the score 0.
     filled = block.lengths > 0
@@ -92,20 +86,9 @@ def alignment_with_candidates(
     store: TokenStore,
     rows: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """Score items of the other modality by late interaction.
+    """Score items of the other modality, float32; without tokens on either side a score is 0.
 
-    Args:
-        query: The query's real tokens, float32.
-        query_modality: Modality of the query tokens: words or regions.
-        store: Token store of the other modality.
-        rows: (candidates,) int64.
-
-    Returns:
-        (candidates,) float32; an item or a query without tokens scores 0.
-
-    Raises:
-        IndexError: If a row is not in the store.
-        IndexCorruptError: If the store is damaged.
+    Raises `IndexError` if a row is not in the store, and `IndexCorruptError` if that is damaged.
     """
     return alignment_of_queries([query], query_modality, store, [rows])[0]
 
@@ -116,21 +99,7 @@ def alignment_of_queries(
     store: TokenStore,
     rows: Sequence[NDArray[np.int64]],
 ) -> list[NDArray[np.float32]]:
-    """Score the candidates of several queries in one call.
-
-    Args:
-        queries: Real tokens of each query, see `alignment_with_candidates`.
-        query_modality: Modality of all queries.
-        store: Token store of the other modality.
-        rows: Candidates of each query, int64.
-
-    Returns:
-        The scores of each query's candidates, float32.
-
-    Raises:
-        IndexError: If a row is not in the store.
-        IndexCorruptError: If the store is damaged.
-    """
+    """Score the candidates of several queries in one call."""
     kernel = load_kernel()
     if kernel is None:
         return [
@@ -173,19 +142,6 @@ def token_similarities(
 
     A product of the decoded tokens would not do: the kernel rounds queries, and over the words of
     a long text the difference to its scores becomes visible. So it is asked for each pair.
-
-    Args:
-        query: See `alignment_with_candidates`.
-        query_modality: Modality of the query tokens: words or regions.
-        store: Token store of the other modality.
-        rows: (items,) int64.
-
-    Returns:
-        For each item (query_tokens, item_tokens) float32, of which its score is made.
-
-    Raises:
-        IndexError: If a row is not in the store.
-        IndexCorruptError: If the store is damaged.
     """
     packed = store.packed(rows)
     each_alone = TokenStore.from_arrays(store.codec, packed, [1] * packed.count)
@@ -199,12 +155,7 @@ def token_similarities(
 def split_items(
     similarity: NDArray[np.float32], lengths: NDArray[np.int64]
 ) -> list[NDArray[np.float32]]:
-    """Split a (query_tokens, tokens of all items) matrix into the parts of the items.
-
-    Args:
-        similarity: Similarities of the items' tokens, item after item.
-        lengths: (items,) number of tokens of each item.
-    """
+    """Split a matrix (query_tokens, tokens of all items) into those of the items."""
     borders = pairwise([0, *np.cumsum(lengths).tolist()])
     return [similarity[:, start:end] for start, end in borders]
 
@@ -215,20 +166,7 @@ def alignment_with_all(
     store: TokenStore,
     progress: Progress | None = None,
 ) -> NDArray[np.float32]:
-    """Score every item for several queries, reading the tokens once and sequentially.
-
-    Args:
-        queries: Real tokens of each query, see `alignment_with_candidates`.
-        query_modality: Modality of all queries.
-        store: Token store of the other modality.
-        progress: Progress, advanced item by item.
-
-    Returns:
-        (queries, items) float32.
-
-    Raises:
-        IndexCorruptError: If the store is damaged.
-    """
+    """Score every item for several queries, (queries, items), reading the tokens sequentially."""
     progress = progress or NullProgress()
     progress.start(store.count, "items")
     scores = np.zeros((len(queries), store.count), dtype=np.float32)

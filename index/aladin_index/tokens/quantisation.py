@@ -54,11 +54,7 @@ class ErrorFeedback(NamedTuple):
 
     @classmethod
     def of(cls, queries: NDArray[np.float32]) -> ErrorFeedback:
-        """Compute the compensation from a sample.
-
-        Args:
-            queries: (tokens, dim) of the other modality; a few hundred are enough.
-        """
+        """Compute the compensation from a sample."""
         sample = queries.astype(np.float64)
         dim = sample.shape[1]
         moment = sample.T @ sample / max(1, len(sample))  # (dim, dim)
@@ -74,16 +70,9 @@ def round_to_levels(
     levels: NDArray[np.int8],
     feedback: ErrorFeedback | None,
 ) -> NDArray[np.uint8]:
-    """Round each value of each vector to one of some levels.
+    """Round each value of (n, dim) vectors to a level times the vector's scale; return its place.
 
-    Args:
-        vectors: (n, dim).
-        scales: (n,) positive; a level stands for itself times its vector's.
-        levels: `LEVELS`, or all from -127 to 127.
-        feedback: Compensation for the queries, or None to round every value to its nearest level.
-
-    Returns:
-        (n, dim) places among the levels.
+    Levels are `LEVELS`, or all from -127 to 127. Without feedback, values go to the nearest level.
     """
     kernel = load_kernel()
     if kernel is not None:
@@ -126,15 +115,7 @@ def code_bytes(dim: int) -> int:
 def quantise(
     vectors: NDArray[np.float32], feedback: ErrorFeedback | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Quantise vectors to codes.
-
-    Args:
-        vectors: (n, dim).
-        feedback: Compensation for the queries, or None to round every value to its nearest level.
-
-    Returns:
-        (n, `code_bytes`) codes and (n,) scales: a vector is about its levels times its scale.
-    """
+    """Quantise (n, dim) vectors to (n, `code_bytes`) codes and (n,) scales."""
     levels = LEVELS.astype(np.float32)
     scales = _positive(np.sqrt(np.square(vectors).mean(axis=1)) * (_LARGEST / 127))
     codes = np.zeros(vectors.shape, dtype=np.uint8)

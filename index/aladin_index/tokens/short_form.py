@@ -73,13 +73,7 @@ class BoundTransform:
         *,
         centred: bool,
     ) -> BoundTransform:
-        """Fit the transform to samples. Any samples give valid bounds; similar ones tight bounds.
-
-        Args:
-            sample: (tokens, dim) of the items.
-            queries: (tokens, dim) of queries, or None if unknown.
-            centred: Whether the mean of the tokens is taken off.
-        """
+        """Fit the transform to samples: any give valid bounds, similar ones tight bounds."""
         dim = sample.shape[1]
         items = sample.astype(np.float64)
         mean = items.mean(axis=0) if centred and len(items) else np.zeros(dim)
@@ -123,16 +117,10 @@ def shorten_tokens(
     borders: NDArray[np.int64],
     transform: BoundTransform,
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32]]:
-    """Compute the short form of some items' tokens.
+    """Compute values, scales and reach of some items' tokens, see `ShortTokens`.
 
-    Args:
-        tokens: (n, dim).
-        lengths: (n,) lengths that the roundings of a token are relative to.
-        borders: (items + 1,) where the items' tokens begin and end.
-        transform: Transform of the tokens.
-
-    Returns:
-        Values, scales and reach, see `ShortTokens`.
+    `lengths` (n,) are what the roundings of a token are relative to; `borders` (items + 1,) where
+    the items' tokens begin and end.
     """
     kept, dim = transform.kept, tokens.shape[1]
     moved = (tokens - transform.mean.astype(np.float32)) @ transform.of_items.astype(np.float32)

@@ -78,11 +78,7 @@ class TokenStore:
         offsets: NDArray[np.int64],
         folder: Path | None = None,
     ) -> None:
-        """Read from arrays, mapped or in memory; see `open` and `from_arrays`.
-
-        Raises:
-            ShapeError: If the arrays do not match the codec's format.
-        """
+        """Read from arrays, mapped or in memory; see `open` and `from_arrays`."""
         for array in codec.arrays:
             found: NDArray[Any] | None = getattr(stored, array.field)
             shape = (stored.count, *array.row_shape)
@@ -102,18 +98,7 @@ class TokenStore:
     def open(
         cls, folder: Path, count: int, token_count: int, dim: int, dtype: TokenDtype
     ) -> TokenStore:
-        """Map the files of one collection.
-
-        Args:
-            folder: Folder of the collection.
-            count: Number of items.
-            token_count: Number of tokens of all items.
-            dim: Size of a token.
-            dtype: Format of the stored tokens.
-
-        Raises:
-            IndexCorruptError: If a file does not match these numbers.
-        """
+        """Map the files of one collection."""
         codec = TokenCodec(dtype, dim, read_centroids(folder, dim, dtype))
         arrays = [
             map_npy(
@@ -143,17 +128,7 @@ class TokenStore:
     def from_arrays(
         cls, codec: TokenCodec, packed: PackedTokens, lengths: Sequence[int] | NDArray[np.int64]
     ) -> TokenStore:
-        """Use tokens in memory.
-
-        Args:
-            codec: Codec that packed them.
-            packed: Tokens of all items, item after item.
-            lengths: (items,) number of tokens of each item.
-
-        Raises:
-            ShapeError: If the lengths do not add up to the number of tokens, or the arrays do not
-                match the codec's format.
-        """
+        """Use tokens in memory, item after item; raises `ShapeError` if lengths do not add up."""
         offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
         if offsets[-1] != packed.count:
@@ -192,12 +167,7 @@ class TokenStore:
         return TokenBlock(self.codec.unpack(self.packed(rows)), self.lengths(rows))
 
     def warm(self, first: int = 0, end: int | None = None) -> None:
-        """Ask the system to read the tokens of some items into its page cache in the background.
-
-        Args:
-            first: Row of the first item.
-            end: Row after the last item, or None for all following rows.
-        """
+        """Ask the system to read the tokens of some items into its page cache in the background."""
         last = self.count if end is None else end
         start, stop = int(self.offsets[first]), int(self.offsets[last])
         for array in self.stored:
@@ -214,9 +184,6 @@ class TokenStore:
         """Ask the system to read the tokens of some items, see `read_ahead`.
 
         In memory, the calls take several times as long as the scoring.
-
-        Args:
-            rows: (items,) rows of the store; others are ignored.
         """
         known = rows[(rows >= 0) & (rows < self.count)]
         starts, stops = self.offsets[known].tolist(), self.offsets[known + 1].tolist()
@@ -226,11 +193,7 @@ class TokenStore:
 
 
 def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.float32] | None:
-    """Read the codebook of one collection, or None if the format has none.
-
-    Raises:
-        IndexCorruptError: If the file is missing, or is not a codebook for such tokens.
-    """
+    """Read the codebook of one collection, or None if the format has none."""
     if dtype != CODED:
         return None
     path = folder / CENTROIDS
@@ -253,29 +216,14 @@ def codec_for(
 ) -> TokenCodec:
     """Make the codec of a collection from a sample of its tokens; deterministic.
 
-    Args:
-        dtype: the stored form.
-        arrays: (tokens, dim) each, at least one, together all tokens of the collection; may be
-            memory maps. How the tokens are spread over the arrays does not matter.
-        query_arrays: Token arrays of the other collection, whose tokens resemble those of future
-            queries.
-
-    Raises:
-        ConfigError: If a codebook has to be made without tokens.
+    `query_arrays` are of the other collection, whose tokens resemble those of future queries.
     """
     queries = _sample(query_arrays, QUERY_SAMPLE) if query_arrays else None
     return TokenCodec.train(dtype, _sample(arrays, TOKEN_SAMPLE), queries=queries)
 
 
 def feedback_from(store: TokenStore) -> ErrorFeedback | None:
-    """Return the statistics of a collection's tokens as queries of the other collection.
-
-    Args:
-        store: Token store of an open collection, from which few items are read.
-
-    Returns:
-        None where the collection has no tokens.
-    """
+    """Return the statistics of tokens as queries of the other collection; None without tokens."""
     rows = np.linspace(0, max(0, store.count - 1), min(_QUERY_ITEMS, store.count)).astype(np.int64)
     queries = store.read(rows).values
     return ErrorFeedback.of(queries) if len(queries) else None
