@@ -32,12 +32,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from aladin_index.ann.exact_search import largest
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
+from aladin_index.ann.exact_search import largest
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings

@@ -48,9 +48,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from aladin_index.ann.exact_search import largest
 from numpy.typing import NDArray
 
+from aladin_index.ann.exact_search import largest
 from aladin_index.tokens.bound_files import open_bounds, write_bounds
 from aladin_index.tokens.bounds import TokenBounds, score_best
 from aladin_index.tokens.codec import PackedTokens

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from aladin_index.ann.exact_search import exact_search, largest
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
+from aladin_index.ann.exact_search import exact_search, largest
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.generations.reader import open_index
 from aladin_index.search.file_collection import StoredCollection

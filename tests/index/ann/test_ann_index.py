@@ -6,11 +6,11 @@ import faiss
 import numpy as np
 import pytest
 import torch
-from aladin_index.ann.exact_search import exact_search
 from torch.nn import functional as F
 
 from aladin_index import ann
 from aladin_index.ann.ann_index import AnnIndex, build_ann, check_factory
+from aladin_index.ann.exact_search import exact_search
 from aladin_index.ann.file import write_ann
 from aladin_index.items.selection import Selection
 from aladin_network.errors import ConfigError, IndexCorruptError

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from aladin_index.ann.exact_search import best_of, exact_search
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.exact_scan import ExactScan
+from aladin_index.ann.exact_search import best_of, exact_search
 from aladin_index.ann.first_stage import retrieve
 from aladin_index.items.selection import Selection
 from aladin_index.kernel.nearest import load_nearest

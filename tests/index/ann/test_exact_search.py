@@ -1,10 +1,10 @@
-import aladin_index.ann.exact_search
 import numpy as np
 import pytest
 import torch
-from aladin_index.ann.exact_search import exact_search, largest
 from torch.nn import functional as F
 
+import aladin_index.ann.exact_search
+from aladin_index.ann.exact_search import exact_search, largest
 from aladin_index.items.selection import Selection
 
 

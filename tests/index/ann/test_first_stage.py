@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from aladin_index.ann.exact_search import exact_scores, exact_search
 from torch.nn import functional as F
 
 from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.exact_search import exact_scores, exact_search
 from aladin_index.ann.first_stage import retrieve
 from aladin_index.items.selection import Selection
 from aladin_network.types import NullProgress

@@ -3,12 +3,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from aladin_index.ann.exact_search import exact_search
 from torch.nn import functional as F
 
 import aladin_index.ann.first_stage_build
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.corrected import query_vectors
+from aladin_index.ann.exact_search import exact_search
 from aladin_index.ann.first_stage_build import build_first_stages, check_first_stages
 from aladin_index.format.npy import write_npy
 from aladin_index.settings import BuildSettings

@@ -1,9 +1,9 @@
 import numpy as np
 import torch
-from aladin_index.ann.exact_search import exact_search
 from torch.nn import functional as F
 
 from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.exact_search import exact_search
 from aladin_index.ann.search_width import ann_recall, lowest_true_scores, sample_queries
 from aladin_network.types import NullProgress
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from aladin_index.ann.exact_search import exact_search
 
 from aladin_index.ann import faiss
+from aladin_index.ann.exact_search import exact_search
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn, OwnerFailedError
 from aladin_index.items.selection import Selection
 from aladin_index.search.file_collection import StoredCollection

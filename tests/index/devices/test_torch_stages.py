@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from aladin_index.ann.exact_search import exact_search
 
+from aladin_index.ann.exact_search import exact_search
 from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
 from aladin_index.items.selection import Selection
 from aladin_index.tokens.codec import TokenCodec

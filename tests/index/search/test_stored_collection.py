@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from aladin_index.ann.exact_search import exact_search
 from torch.nn import functional as F
 
 import aladin_index.ann.first_stage
+from aladin_index.ann.exact_search import exact_search
 from aladin_index.items.selection import Selection
 
 
