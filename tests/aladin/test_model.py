@@ -118,18 +118,36 @@ def test_a_network_without_attention(build_tiny: Build) -> None:
             score("attention", images, texts)
 
 
-def test_attention_compares_unit_vectors(build_tiny: Build) -> None:
-    with pytest.raises(ConfigError, match=r"set alignment\.normalize"):
-        build_tiny(
-            alignment=AlignmentHeadConfig(normalize=False), attention=AttentionHeadConfig(dim=5)
-        )
-
-
-def test_attention_has_no_zeros_to_attend_to(build_tiny: Build) -> None:
-    with pytest.raises(ConfigError, match=r"it would attend to zeros; set alignment\.empty_fill"):
-        build_tiny(
-            alignment=AlignmentHeadConfig(empty_fill="zero"), attention=AttentionHeadConfig(dim=5)
-        )
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {
+                "alignment": AlignmentHeadConfig(normalize=False),
+                "attention": AttentionHeadConfig(dim=5),
+            },
+            r"set alignment\.normalize",
+        ),
+        (
+            {
+                "alignment": AlignmentHeadConfig(empty_fill="zero"),
+                "attention": AttentionHeadConfig(dim=5),
+            },
+            r"it would attend to zeros; set alignment\.empty_fill",
+        ),
+        (
+            {"text_encoder": TextEncoderConfig(name="rnn")},
+            r"unknown 'rnn', known are \['gru', 'hf'",
+        ),
+        ({"image_encoder": ImageEncoderConfig(name="vgg")}, "unknown 'vgg', known are .*'naflex'"),
+        ({"text_tower": TowerConfig(positions=True)}, "positions are for image grids only"),
+    ],
+)
+def test_impossible_networks_are_refused(
+    build_tiny: Build, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_tiny(**changes)
 
 
 def test_the_single_branch_of_dbl(build_tiny: Build) -> None:
@@ -173,19 +191,3 @@ def test_the_pair_of_imc_and_vse(build_tiny: Build, kind: str) -> None:
                 texts.embedding[row], F.normalize(alone[-1], dim=-1), atol=1e-6, rtol=1e-5
             )
     torch.testing.assert_close(images.embedding, F.normalize(linear, dim=-1))
-
-
-def test_the_single_branch_trains_all_that_attention_reads(build_tiny: Build) -> None:
-    model = single_branch(build_tiny).train()
-    images = model.encode_images(photos(model))
-    texts = model.encode_texts(model.text.encoder.preprocess(TEXTS))
-    model.scores("attention", images, texts).square().sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert bool(torch.isfinite(parameter.grad).all()), name
-
-
-def test_an_unknown_text_encoder(build_tiny: Build) -> None:
-    known = r"known are \['gru', 'hf', 'lstm'\]"
-    with pytest.raises(ConfigError, match=f"unknown 'rnn', {known}"):
-        build_tiny(text_encoder=TextEncoderConfig(name="rnn"))

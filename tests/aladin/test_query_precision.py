@@ -17,7 +17,6 @@ from aladin_network.scoring.scores import EncodedBatch
 from tests.tensors import encode_texts
 
 TEXTS = ["a dog", "two dogs run on the green grass", "the yellow star"]
-CPU = "cpu"
 RECURRENT = TextEncoderConfig(name="gru", architecture={"embedding_size": 6, "hidden_size": 10})
 
 
@@ -38,6 +37,7 @@ def test_texts_in_bfloat16_are_close_and_float32(
 ) -> None:
     model = build_tiny(**changes)
     before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert query_network(model, "text", precision="float32") is model
     reduced = query_network(model, "text", precision="bfloat16")
     assert_close(encode_texts(reduced, TEXTS), encode_texts(model, TEXTS))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -48,11 +48,6 @@ def test_a_network_is_converted_once(build_tiny: Callable[..., AladinModel]) -> 
     model, other = build_tiny(), build_tiny()
     assert networks.of(model, "text") is networks.of(model, "text")
     assert networks.of(model, "text") is not networks.of(other, "text")
-
-
-def test_float32_needs_no_copy(build_tiny: Callable[..., AladinModel]) -> None:
-    model = build_tiny()
-    assert query_network(model, "text", precision="float32") is model
 
 
 @pytest.mark.parametrize(
@@ -71,8 +66,5 @@ def test_auto_goes_by_the_processor(
     info = f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: amx_bf16\n"
     monkeypatch.setattr(Path, "read_text", lambda *_args, **_kwargs: info)
     assert choose_precision("auto", device) == expected
-
-
-def test_a_named_precision_is_taken_as_it_is() -> None:
-    assert choose_precision("float32", "cpu") == "float32"
-    assert choose_precision("bfloat16", "cpu") == "bfloat16"
+    for name in ("float32", "bfloat16"):
+        assert choose_precision(name, device) == name

@@ -6,7 +6,6 @@ import os
 import stat
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -39,20 +38,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert all(torch.equal(read[name], tensors[name]) for name in tensors)
     with safe_open(path, framework="pt") as file:
         assert file.metadata() == {"key": "value"}
-
-
-def test_a_file_that_may_not_be_read_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.safetensors"
-    write_tensors(path, {"a": torch.ones(1)})
-
-    def refused(self: Path, *_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied", str(self))
-
-    monkeypatch.setattr(Path, "open", refused)
-    with pytest.raises(PermissionError, match="Permission denied"):
-        read_tensors(path)
 
 
 def test_what_is_no_such_file(tmp_path: Path) -> None:

@@ -162,11 +162,6 @@ def test_learned_positions_tell_equal_regions_apart(build_tiny: Build) -> None:
     assert not torch.allclose(placed[0, 1], placed[0, 2])
 
 
-def test_positions_are_for_images(build_tiny: Build) -> None:
-    with pytest.raises(ConfigError, match="positions are for image grids only"):
-        build_tiny(text_tower=TowerConfig(trunk=TRUNK, positions=True))
-
-
 def test_towers_of_different_widths_need_projections(build_tiny: Build) -> None:
     wider = TowerConfig(trunk=TrunkConfig(width=32, layers=0, heads=2))
     with pytest.raises(ConfigError, match=r"alignment: .* differ \(32 and 16\)"):
@@ -178,9 +173,3 @@ def test_towers_of_different_widths_need_projections(build_tiny: Build) -> None:
     model = build_tiny(image_tower=wider, matching=MatchingHeadConfig(layers=0, dim=4))
     assert model.alignment.projections["image"].weight.shape == (8, 32)
     assert model.alignment.projections["text"].weight.shape == (8, 16)
-
-
-def test_an_unknown_encoder(build_tiny: Build) -> None:
-    known = r"known are \['hf', 'naflex', 'regions'\]"
-    with pytest.raises(ConfigError, match=rf"image_encoder\.name: unknown 'vgg', {known}"):
-        build_tiny(image_encoder=ImageEncoderConfig(name="vgg"))

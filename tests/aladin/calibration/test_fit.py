@@ -18,7 +18,6 @@ from aladin_network.calibration.fit import (
     fit_calibration,
 )
 from aladin_network.calibration.judging import POOL
-from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import Direction
@@ -151,10 +150,6 @@ def test_short_texts_and_foreign_ones_are_told_by_the_same_model(
     assert np.mean(no_match(found, queries[60:120], present=False)) > 0.8
     assert np.mean(no_match(found, queries[120:], present=True)) > 0.8
     assert found.text_to_image.figures.auroc > 0.8
-
-
-def test_a_calibration_is_stored_as_numbers(calibration: Calibration) -> None:
-    assert parse_config(Calibration, dump_config(calibration), "here") == calibration
 
 
 def test_too_few_photos_are_refused(draw_queries: DrawQueries) -> None:

@@ -198,22 +198,13 @@ def test_a_checkpoint_on_the_hub_is_taken_as_it_is(
     tiny_checkpoint: Path, cache: Path, offline: Path, conversions: list[str]
 ) -> None:
     put_into_hub_cache(offline, tiny_checkpoint)
-    (offline / "models--someone--small-clip" / "snapshots" / COMMIT / "README.md").write_text("#")
-    found = named_model(HUB_NAME, lambda: cache)
-    assert sorted(each.name for each in found.iterdir()) == sorted(CHECKPOINT_FILES)
-    assert load_checkpoint(found).model_id == read_model_id(tiny_checkpoint)
-    assert named_model(HUB_NAME, lambda: cache) == found
-    assert conversions == []
-
-
-def test_what_is_fitted_to_a_checkpoint_on_the_hub_comes_along(
-    tiny_checkpoint: Path, cache: Path, offline: Path, conversions: list[str]
-) -> None:
-    put_into_hub_cache(offline, tiny_checkpoint)
     snapshot = offline / "models--someone--small-clip" / "snapshots" / COMMIT
-    for name in (CALIBRATION, CORRECTION):
+    for name in ("README.md", CALIBRATION, CORRECTION):
         (snapshot / name).write_text(name)
     found = named_model(HUB_NAME, lambda: cache)
-    for name in (CALIBRATION, CORRECTION):
-        assert (found / name).read_text() == name
+    kept = [*CHECKPOINT_FILES, CALIBRATION, CORRECTION]  # with what is fitted to its weights
+    assert sorted(each.name for each in found.iterdir()) == sorted(kept)
+    assert (found / CALIBRATION).read_text() == CALIBRATION
+    assert read_model_id(found) == read_model_id(tiny_checkpoint)
+    assert named_model(HUB_NAME, lambda: cache) == found
     assert conversions == []

@@ -91,12 +91,6 @@ def test_of_many_missing_tensors_some_are_named() -> None:
         map_tensors({}, expected, RENAMES, LEFT, "file")
 
 
-def test_old_names_of_layer_norms_are_understood() -> None:
-    result = mapped(net__LayerNorm__weight=None, net__LayerNorm__gamma=torch.full((3,), 2.0))
-    assert torch.equal(result.weights["norm.weight"], torch.full((3,), 2.0))
-    assert ("net.LayerNorm.gamma", "norm.weight", (3,)) in result.report.taken
-
-
 def test_half_precision_becomes_float32() -> None:
     half = torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]).half()
     weight = mapped(net__layer0__weight=half).weights["body.0.weight"]

@@ -81,27 +81,20 @@ def test_register_tokens_are_dropped(tmp_path: Path, pixels: torch.Tensor) -> No
     assert features.content.sum() == 3 * 16
 
 
-def test_the_vision_tower_of_clip(tmp_path: Path, pixels: torch.Tensor) -> None:
-    model = save(tmp_path, "clip", vision_config=SMALL, text_config=TEXT, projection_dim=8)
-    encoder = load(tmp_path)
-    torch.testing.assert_close(
-        encoder(pixels).states, states_of(model.vision_model, pixels), atol=1e-6, rtol=1e-5
-    )
-    assert encoder.has_cls
-    assert encoder.config.architecture is not None
-    assert encoder.config.architecture["model_type"] == "clip_vision_model"
-
-
-def test_the_vision_tower_of_siglip_has_no_cls(tmp_path: Path, pixels: torch.Tensor) -> None:
-    model = save(tmp_path, "siglip", vision_config=SMALL, text_config=TEXT)
+@pytest.mark.parametrize(("kind", "has_cls"), [("clip", True), ("siglip", False)])
+def test_the_vision_tower_of_a_pair(
+    tmp_path: Path, pixels: torch.Tensor, kind: str, has_cls: bool
+) -> None:
+    model = save(tmp_path, kind, vision_config=SMALL, text_config=TEXT)
     encoder = load(tmp_path)
     features = encoder(pixels)
     torch.testing.assert_close(
         features.states, states_of(model.vision_model, pixels), atol=1e-6, rtol=1e-5
     )
-    assert not encoder.has_cls
-    assert features.content.all()
-    assert encoder.num_tokens == 16
+    assert (encoder.has_cls, encoder.num_tokens) == (has_cls, 16 + has_cls)
+    assert features.content.sum() == 3 * 16
+    assert encoder.config.architecture is not None
+    assert encoder.config.architecture["model_type"] == f"{kind}_vision_model"
 
 
 def test_a_convolutional_network_gives_the_cells_of_its_map(
@@ -163,23 +156,6 @@ def test_merged_patches_that_are_on_no_grid_are_refused() -> None:
         HFImageEncoder(ImageEncoderConfig(architecture=SWIN, preprocessing=preprocessing))
 
 
-def test_a_network_whose_pooler_has_no_weights(pixels: torch.Tensor) -> None:
-    architecture = {
-        "model_type": "resnet",
-        "embedding_size": 8,
-        "hidden_sizes": [8, 12],
-        "depths": [1, 1],
-        "layer_type": "basic",
-    }
-    encoder = HFImageEncoder(
-        ImageEncoderConfig(
-            architecture=architecture,
-            preprocessing=ImagePreprocessing(height_px=32, width_px=32),
-        )
-    )
-    assert encoder(pixels).states.shape == (3, encoder.num_tokens, 12)
-
-
 def test_a_loaded_encoder_can_be_built_again_from_its_configuration(
     tmp_path: Path, pixels: torch.Tensor
 ) -> None:
@@ -233,23 +209,6 @@ def test_a_pyramid_averages_cells(tmp_path: Path, pixels: torch.Tensor) -> None:
         load(tmp_path, pyramid=(5,))
 
 
-def test_the_windows_of_an_uneven_pyramid_cover_what_they_average(tmp_path: Path) -> None:
-    save(tmp_path, "vit", **SMALL)
-    boxes = load(tmp_path, pyramid=(3,)).region_boxes(32, 32)
-    # Four cells into three windows: 0-1, 1-2 and 2-3 overlap as in adaptive pooling.
-    assert boxes[:3, [0, 2]].tolist() == [[0, 0.5], [0.25, 0.75], [0.5, 1]]
-
-
-def test_boxes_of_a_squashed_photo_tile_it(tmp_path: Path) -> None:
-    save(tmp_path, "vit", **SMALL)
-    boxes = load(tmp_path).region_boxes(640, 480)
-    assert boxes.shape == (16, 4)
-    assert boxes[0].tolist() == [0, 0, 0.25, 0.25]
-    assert boxes[6].tolist() == [0.5, 0.25, 0.75, 0.5]  # row 1, column 2
-    areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    assert float(areas.sum()) == pytest.approx(1)
-
-
 def test_boxes_of_a_cropped_photo_tile_the_crop(tmp_path: Path) -> None:
     save(tmp_path, "vit", **SMALL)
     crop = ImagePreprocessing(height_px=32, width_px=32, shortest_edge_px=32)
@@ -295,17 +254,6 @@ def test_a_frozen_encoder_gets_no_gradient_and_stays_in_evaluation_mode(
     free.train()
     assert free(pixels).states.requires_grad
     assert free.weights_digest() != before
-
-
-def test_preprocessing_is_a_method_of_the_encoder() -> None:
-    encoder = HFImageEncoder(
-        ImageEncoderConfig(
-            architecture={"model_type": "vit", **SMALL},
-            preprocessing=ImagePreprocessing(height_px=32, width_px=32),
-        )
-    )
-    photo = Image.fromarray(np.full((10, 20, 3), 255, dtype=np.uint8))
-    assert torch.equal(encoder.preprocess(photo), torch.ones(3, 32, 32))
 
 
 @pytest.mark.parametrize(

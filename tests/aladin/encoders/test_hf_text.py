@@ -193,20 +193,6 @@ def test_the_text_tower_of_a_dual_encoder(tmp_path: Path, tokenizer: Tokenizer, 
     assert torch.equal(rebuilt(batch).states, encoder(batch).states)
 
 
-def test_the_vocabulary_size_of_a_random_start_is_the_tokenizers(encoder: HFTextEncoder) -> None:
-    assert encoder.config.architecture is not None
-    assert encoder.config.architecture["vocab_size"] == encoder.tokenizer.get_vocab_size()
-
-
-def test_a_frozen_encoder_gets_no_gradient(tokenizer: Tokenizer) -> None:
-    config = TextEncoderConfig(architecture={"model_type": "bert", **SMALL}, frozen=True)
-    encoder = HFTextEncoder.from_source(config, tokenizer)
-    encoder.train()
-    batch = encoder.preprocess(CAPTIONS)
-    assert torch.equal(encoder(batch).states, encoder(batch).states)  # no dropout
-    assert not encoder(batch).states.requires_grad
-
-
 def test_what_a_text_encoder_refuses(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(ConfigError, match="needs a trained tokenizer"):
         HFTextEncoder.from_source(TextEncoderConfig(architecture={"model_type": "bert"}), None)

@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
-from aladin_network.encoders.base import PatchBatch
 from aladin_network.encoders.naflex import NaFlexImageEncoder
 from aladin_network.encoders.registry import IMAGE_ENCODERS
 from aladin_network.errors import ConfigError
@@ -86,16 +85,6 @@ def test_a_pyramid_averages_each_photo_by_its_own_grid() -> None:
         quarter = grid[: rows // 2, columns // 2 :].mean(dim=(0, 1))
         torch.testing.assert_close(pooled[row, 1], quarter)
     assert pyramid.region_boxes(96, 64)[1].tolist() == [0.5, 0, 1, 0.5]
-
-
-def test_a_rebuilt_encoder_is_the_same() -> None:
-    for pooled in (False, True):
-        encoder = build(pooled=pooled)
-        again = NaFlexImageEncoder(encoder.config).eval()
-        again.load_state_dict(encoder.state_dict())
-        batch = encoder.collate([encoder.preprocess(picture(30, 40))])
-        assert isinstance(batch, PatchBatch)
-        assert torch.equal(again(batch).states, encoder(batch).states)
 
 
 def test_what_naflex_refuses() -> None:

@@ -16,8 +16,7 @@ from aladin_network.encoders.recurrent_text import (
     LSTMTextEncoder,
     RecurrentTextEncoder,
 )
-from aladin_network.encoders.registry import TEXT_ENCODERS
-from aladin_network.errors import ConfigError, TextTooLongError
+from aladin_network.errors import ConfigError
 
 CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]
 TEXTS = ["a circle", "two dogs run on a small red square", "red"]
@@ -110,14 +109,6 @@ def test_unknown_words_share_a_vector_and_stay_words(tokenizer: Tokenizer) -> No
     assert encoder.preprocess(["xylophone"]).content.tolist() == [[False, True, False]]
 
 
-def test_a_long_text_is_refused_or_cut(tokenizer: Tokenizer) -> None:
-    encoder, text = build(tokenizer), "red " * 20
-    with pytest.raises(TextTooLongError, match="22 tokens, at most 16"):
-        encoder.preprocess([text])
-    features = encoder(encoder.preprocess([text], truncate=True))
-    assert int(features.content.sum()) == len(encoder.spans(text)) == 16
-
-
 def test_dropout_of_word_vectors_in_training_only(tokenizer: Tokenizer) -> None:
     encoder = build(tokenizer, dropout=0.4)
     batch = encoder.preprocess(TEXTS)
@@ -193,19 +184,6 @@ def test_word_vectors_that_do_not_fit_are_refused(
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
         build(tokenizer, vectors=str(file))
-
-
-def test_a_frozen_encoder_gets_no_gradient(tokenizer: Tokenizer) -> None:
-    config = TextEncoderConfig(name="gru", architecture=SMALL | {"dropout": 0.4}, frozen=True)
-    encoder = GRUTextEncoder.from_source(config, tokenizer).train()
-    states = encoder(encoder.preprocess(TEXTS)).states
-    assert not states.requires_grad
-    assert torch.equal(states, encoder(encoder.preprocess(TEXTS)).states)
-
-
-def test_the_registry() -> None:
-    assert TEXT_ENCODERS["gru"] is GRUTextEncoder
-    assert TEXT_ENCODERS["lstm"] is LSTMTextEncoder
 
 
 @pytest.mark.parametrize(

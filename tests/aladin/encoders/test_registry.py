@@ -18,12 +18,6 @@ def test_every_registered_name_has_a_class() -> None:
     assert all(issubclass(found, TokenizedTextEncoder) for found in TEXT_ENCODERS.values())
 
 
-def test_an_unknown_name_is_not_registered() -> None:
-    assert "vgg" not in IMAGE_ENCODERS
-    with pytest.raises(KeyError):
-        IMAGE_ENCODERS["vgg"]
-
-
 def test_a_class_of_another_kind_is_refused() -> None:
     classes = EncoderClasses(ImageEncoder, {"linear": "torch.nn:Linear"})
     assert "linear" in classes and len(classes) == 1

@@ -30,7 +30,9 @@ def head(**options: object) -> AlignmentHead:
 
 
 def test_cls_sep_and_padding_are_no_words(texts: Features) -> None:
-    tokens, words = head(dim=None)(texts, "text")
+    bare = head(dim=None)
+    assert list(bare.parameters()) == []
+    tokens, words = bare(texts, "text")
     assert words.tolist() == [[True, True, True, False], [True, False, False, False]]
     torch.testing.assert_close(tokens, F.normalize(texts.states[:, 1:], dim=-1))
 
@@ -46,10 +48,6 @@ def test_a_projection_for_each_modality(texts: Features) -> None:
     images, _ = projecting(texts, "image")
     assert not torch.allclose(images, projecting(texts, "text")[0])
     assert projecting.dim == 3
-
-
-def test_without_a_projection_there_are_no_parameters() -> None:
-    assert list(head(dim=None).parameters()) == []
 
 
 def test_the_plain_dot_product_keeps_lengths(texts: Features) -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from aladin_network.config import AttentionHeadConfig
 from aladin_network.errors import ShapeError
-from aladin_network.heads.attention import AttentionHead, attention_weights
+from aladin_network.heads.attention import AttentionHead
 from aladin_network.scoring.scores import EncodedBatch
 
 Form = Literal["official", "paper"]
@@ -134,21 +134,6 @@ def test_two_words_and_two_regions_by_hand() -> None:
     assert expected == pytest.approx(-0.41508, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("form", "weights"),
-    [
-        ("paper", [[8 / 9, 1 / 9], [16 / 17, 1 / 17]]),
-        ("official", [[8 / 9, 1 / 9], [512 / 513, 1 / 513]]),
-    ],
-)
-def test_weights_by_hand(form: Form, weights: list[list[float]]) -> None:
-    """The first region's column is (0.6, 0.8) already; the second suits no word at all."""
-    similarity = torch.tensor([[0.6, 0.0], [0.8, -0.5]], dtype=torch.float64)
-    real = torch.ones(2, dtype=torch.bool)
-    found = attention_weights(similarity, real, real, 5 * math.log(2), form)
-    torch.testing.assert_close(found, torch.tensor(weights, dtype=torch.float64))
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_values_and_gradients_are_the_loops(
     form: Form, images: EncodedBatch, texts: EncodedBatch
@@ -248,16 +233,6 @@ def test_what_stands_in_padding_changes_nothing(
     ]
     torch.testing.assert_close(network(*poisoned), expected)
     torch.testing.assert_close(network.paired(*poisoned), expected.diagonal())
-
-
-def test_a_pair_scores_the_same_alone(images: EncodedBatch, texts: EncodedBatch) -> None:
-    network = head().float()
-    images, texts = (part._replace(tokens=part.tokens.float()) for part in (images, texts))
-    together = network(images, texts)
-    for row in range(images.size):
-        for column in range(texts.size):
-            alone = network(images.rows(slice(row, row + 1)), texts.rows(slice(column, column + 1)))
-            torch.testing.assert_close(alone[0, 0], together[row, column], atol=1e-5, rtol=0)
 
 
 def test_a_region_that_suits_no_word_has_a_gradient(texts: EncodedBatch) -> None:

@@ -35,17 +35,6 @@ def test_the_bootstrap_gives_the_observed_difference_and_an_interval_around_it()
     assert same == (0.0, 0.0, 0.0)
 
 
-def test_the_bootstrap_interval_has_the_width_of_its_standard_error() -> None:
-    # One caption a photo, hits at rank 0 or none: the difference is a mean of +-1 and 0.
-    generator = torch.Generator().manual_seed(5)
-    hit = torch.randint(2, (2, 400), generator=generator) * 1000
-    ours, theirs = Ranks(hit[0], torch.zeros(400).long()), Ranks(hit[1], torch.zeros(400).long())
-    interval = paired_bootstrap(ours, theirs, torch.arange(400), resamples=4000)
-    gains = 300 * ((hit[0] == 0).double() - (hit[1] == 0).double())
-    error = float(gains.std() / 400**0.5)
-    assert interval.high - interval.low == pytest.approx(2 * 1.96 * error, rel=0.08)
-
-
 def slow_bootstrap(
     ours: list[Ranks], theirs: list[Ranks], image_of_text: Tensor, resamples: int, seed: int
 ) -> tuple[float, list[float], list[float], float]:
@@ -107,18 +96,7 @@ def test_the_bootstrap_over_seeds_equals_a_count_of_every_draw(runs: int) -> Non
         assert found.interval == paired_bootstrap(ours[0], theirs[0], image_of_text, 60, 7)
 
 
-def test_runs_that_differ_widen_the_interval_and_runs_that_do_not_leave_it() -> None:
-    image_of_text = torch.arange(300)
-    ours, theirs = random_runs(1, 300, 300, seed=3) * 3, random_runs(1, 300, 300, seed=4) * 3
-    one = paired_bootstrap(ours[0], theirs[0], image_of_text)
-    assert resampled_difference(ours, theirs, image_of_text).interval == pytest.approx(one)
-    # A third run that finds nothing: whether it is drawn matters more than the photos.
-    nothing = Ranks(torch.full((300,), 50), torch.full((300,), 50))
-    mixed = resampled_difference([*ours[:2], nothing], theirs, image_of_text).interval
-    assert mixed.high - mixed.low > 3 * (one.high - one.low)
-
-
-@pytest.mark.parametrize(("runs", "t"), [(2, 12.71), (3, 4.303), (5, 2.776), (11, 2.228)])
+@pytest.mark.parametrize(("runs", "t"), [(2, 12.71), (5, 2.776)])
 def test_the_interval_of_few_runs_is_that_of_students_t(runs: int, t: float) -> None:
     """So many photos that drawing them hardly counts beside the spread of the runs."""
     found = torch.arange(runs).unsqueeze(1) <= torch.arange(runs).repeat(100)  # (runs, photos)
@@ -129,12 +107,6 @@ def test_the_interval_of_few_runs_is_that_of_students_t(runs: int, t: float) -> 
     of_run = torch.arange(float(runs)) * 300 / runs  # rsum: 300 times the share of texts
     half = t * float(of_run.std()) / runs**0.5
     assert (interval.high - interval.low) / 2 == pytest.approx(half, rel=0.08)
-
-
-def test_runs_are_paired() -> None:
-    ours, theirs = random_runs(2, 4, 4, seed=5), random_runs(3, 4, 4, seed=6)
-    with pytest.raises(ValueError, match="zip"):
-        resampled_difference(ours, theirs, torch.arange(4))
 
 
 def normal_differences(truths: list[float], seed: int) -> list[ResampledDifference]:
@@ -176,9 +148,7 @@ def made_up_experiment(
     ("runs", "spreads", "least"),
     [
         (3, [2.0], 0.93),
-        (3, [2.0] * 8, 0.93),
         (3, [1.0] * 4 + [4.0] * 4, 0.88),  # pooled variances are wrong for both halves
-        (5, [2.0] * 8, 0.93),
     ],
 )
 def test_intervals_hold_together_for_few_runs(

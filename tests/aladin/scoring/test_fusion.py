@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from aladin_network.config import dump_config, parse_config
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.metrics import retrieval_metrics
 from aladin_network.scoring.two_stages import fit_fusion
@@ -22,13 +21,11 @@ def test_the_weighted_sum_of_standardised_scores() -> None:
 def test_the_ends_of_the_scale() -> None:
     align, match = torch.randn(10), torch.randn(10)
     assert torch.equal(FUSION.combine(align, match, weight=1.0), align)
+    assert torch.equal(
+        Fusion().of("text_to_image").combine(align, match), align
+    )  # the papers' rule
     by_match = FUSION.combine(align, match, weight=0.0)
     assert torch.equal(by_match.argsort(), match.argsort())
-
-
-def test_the_default_is_the_papers_rule() -> None:
-    align = torch.randn(4)
-    assert torch.equal(Fusion().of("text_to_image").combine(align, torch.randn(4)), align)
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +97,3 @@ def test_the_fit_sees_only_the_candidates_of_the_first_stage() -> None:
     assert few.align_mean == pytest.approx((0 + 0 + 1 + 0.5) / 4)
     every = fit_fusion(align, match, image_of_text, candidates=3).text_to_image
     assert every.align_mean == pytest.approx(10.5 / 6)
-
-
-def test_a_fusion_survives_the_checkpoint_config() -> None:
-    fusion = Fusion(text_to_image=FUSION)
-    assert parse_config(Fusion, dump_config(fusion), "test") == fusion

@@ -53,12 +53,6 @@ def operands() -> Operands:
     return words, regions, word_mask, region_mask
 
 
-def test_equals_the_loops(operands: Operands) -> None:
-    scores = maxsim(*operands)
-    torch.testing.assert_close(scores, reference(*operands))
-    assert torch.equal(scores[:, 3], torch.zeros(3, dtype=torch.float64))
-
-
 @pytest.mark.parametrize("budget_bytes", [64, 2**20])
 def test_padded_words_are_scored_and_trained_as_packed_ones(
     operands: Operands, budget_bytes: int
@@ -90,21 +84,16 @@ def test_images_without_a_single_region(operands: Operands) -> None:
 def test_what_stands_in_padding_changes_nothing(operands: Operands) -> None:
     words, regions, word_mask, region_mask = operands
     expected = maxsim(words, regions, word_mask, region_mask)
-    poisoned_words = words.masked_fill(~word_mask.unsqueeze(-1), 9.0)
-    poisoned_regions = regions.masked_fill(~region_mask.unsqueeze(-1), 9.0)
-    scores = maxsim(poisoned_words, poisoned_regions, word_mask, region_mask)
-    assert torch.equal(scores, expected)
-
-
-def test_more_padding_changes_nothing(operands: Operands) -> None:
-    words, regions, word_mask, region_mask = operands
-    longer = maxsim(
-        F.pad(words, (0, 0, 0, 3), value=9.0),
-        F.pad(regions, (0, 0, 0, 4), value=9.0),
+    poisoned = (
+        F.pad(words.masked_fill(~word_mask.unsqueeze(-1), 9.0), (0, 0, 0, 3), value=9.0),
+        F.pad(regions.masked_fill(~region_mask.unsqueeze(-1), 9.0), (0, 0, 0, 4), value=9.0),
         F.pad(word_mask, (0, 3)),
         F.pad(region_mask, (0, 4)),
     )
-    torch.testing.assert_close(longer, maxsim(*operands))
+    torch.testing.assert_close(maxsim(*poisoned), expected)
+    pairs = [part[:3] for part in (words, regions, word_mask, region_mask)]
+    of_pairs = [part[:3] for part in poisoned]
+    torch.testing.assert_close(paired_maxsim(*of_pairs), paired_maxsim(*pairs))
 
 
 @pytest.mark.parametrize("budget_bytes", [1, 500, 2000, 10**9])
@@ -172,14 +161,6 @@ def test_padding_gets_no_gradient(operands: Operands) -> None:
     assert not words.grad[~word_mask].any()
     assert not regions.grad[~region_mask].any()
     assert words.grad[word_mask].any(dim=-1).all()
-
-
-def test_a_score_is_at_most_the_number_of_words(operands: Operands) -> None:
-    words, _, word_mask, _ = operands
-    scores = maxsim(*operands)
-    assert bool((scores.abs() <= word_mask.sum(dim=1, keepdim=True)).all())
-    same = maxsim(words, words, word_mask, word_mask)
-    torch.testing.assert_close(same.diagonal(), word_mask.sum(dim=1).double())
 
 
 def test_bfloat16_tokens_are_summed_in_float32(operands: Operands) -> None:
@@ -270,15 +251,6 @@ def test_pairs_are_the_diagonal_of_all(pairs: Operands) -> None:
         found.append((scores.detach(), *gradients))
     torch.testing.assert_close(found[1], found[0])
     assert found[1][0][3] == 0
-
-
-def test_paddings_content_changes_no_pair(pairs: Operands) -> None:
-    words, regions, word_mask, region_mask = pairs
-    poisoned = (
-        words.masked_fill(~word_mask.unsqueeze(-1), 9.0),
-        regions.masked_fill(~region_mask.unsqueeze(-1), 9.0),
-    )
-    assert torch.equal(paired_maxsim(*poisoned, word_mask, region_mask), paired_maxsim(*pairs))
 
 
 def test_pairs_under_autocast_are_rounded_as_all_are(pairs: Operands) -> None:

