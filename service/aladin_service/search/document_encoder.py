@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic_core import to_json
 
 from aladin_index.encode.item_encoders import ImageReader
+from aladin_index.search.documents import DocumentVectors
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import TextTooLongError
@@ -27,24 +28,16 @@ from aladin_network.types import Modality
 from aladin_service.search.job import EncodedDocument, EncodeJob, PhotoQuery, TextQuery, VectorForm
 from aladin_service.settings import QueryLimits
 
-_NO_VECTOR = np.empty(0, dtype=np.float32)
-_NO_VECTORS = np.empty((0, 0), dtype=np.float32)
-
 
 class _Prepared(NamedTuple):
-    """A document that is ready for the network.
+    """A text, or the result of the image encoder's `preprocess`, and its document without vectors.
 
-    Attributes:
-        modality: Modality of the document.
-        value: Text, or the result of the image encoder's `preprocess`.
-        num_tokens: Number of tokens of a text, special ones included; 0 for a photo.
-        truncated: Whether the text was cut.
+    The number of tokens of a photo is that of its regions, and not known yet.
     """
 
     modality: Modality
     value: str | PhotoInput
-    num_tokens: int = 0
-    truncated: bool = False
+    document: EncodedDocument
 
 
 class DocumentEncoder:
@@ -71,7 +64,7 @@ class DocumentEncoder:
         has_photos = any(isinstance(job.document, PhotoQuery) for job in jobs)
         each = self._decoders.map if has_photos else map
         until_s = time.monotonic() + self._limits.memory.patience_s
-        prepare = partial(self._prepare, model, until_s, is_wanted)
+        prepare = partial(self._prepare, searcher, until_s, is_wanted)
         prepared = list(each(prepare, range(len(jobs)), jobs))
         results: list[EncodedDocument | Exception | None] = [
             None if isinstance(item, _Prepared) else item for item in prepared
@@ -82,14 +75,14 @@ class DocumentEncoder:
                 groups.setdefault(item.modality, {})[place] = item
         for inputs in groups.values():
             own = [jobs[place] for place in inputs]
-            encoded = _encode(searcher, own, list(inputs.values()))
+            encoded = _encode(model, own, list(inputs.values()))
             for place, result in zip(inputs, encoded, strict=True):
                 results[place] = result
         return results
 
     def _prepare(
         self,
-        model: Network,
+        searcher: TwoStageSearcher,
         until_s: float,
         is_wanted: Callable[[int], bool],
         place: int,
@@ -98,18 +91,23 @@ class DocumentEncoder:
         """Do the part that does not need the network; never raises."""
         if not is_wanted(place):
             return None
+        model = searcher.index.checkpoint.model
+        document = partial(EncodedDocument, model_id=searcher.index.manifest.model.id)
         try:
             match job.document:
                 case TextQuery(text):
-                    return self._prepare_text(model, text, job)
+                    kept, tokens = self._shortened(model, text, job)
+                    is_cut = len(kept) < len(text)
+                    return _Prepared("text", kept, document(num_tokens=tokens, truncated=is_cut))
                 case PhotoQuery(data, source):
                     with wanted_while(partial(is_wanted, place), until_s):
                         read = self._images.read_photo(model.image.encoder, data, source)
-                    return _Prepared("image", read.value)
+                    return _Prepared("image", read.value, document())
         except Exception as error:  # the caller tells apart what was foreseen and what was not
             return error
 
-    def _prepare_text(self, model: Network, text: str, job: EncodeJob) -> _Prepared:
+    def _shortened(self, model: Network, text: str, job: EncodeJob) -> tuple[str, int]:
+        """Return a text, cut if it may be, and its number of tokens, special ones included."""
         most = self._limits.max_text_chars
         if len(text) > most and not job.truncate:
             raise TextTooLongError(len(text), most, "characters")
@@ -118,16 +116,14 @@ class DocumentEncoder:
             own = model.text.encoder.config.max_tokens
             limit = own if job.max_tokens is None else min(job.max_tokens, own)
             kept = model.text.encoder.shortened(text[:most], limit)
-        batch = tokenize(model, [kept], truncate=job.truncate)
-        return _Prepared("text", kept, int(batch.mask.sum()), truncated=len(kept) < len(text))
+        return kept, int(tokenize(model, [kept], truncate=job.truncate).mask.sum())
 
 
 def _encode(
-    searcher: TwoStageSearcher, jobs: Sequence[EncodeJob], inputs: Sequence[_Prepared]
+    model: Network, jobs: Sequence[EncodeJob], inputs: Sequence[_Prepared]
 ) -> list[EncodedDocument | Exception]:
     """Encode documents of one modality together; if that fails unexpectedly, one by one."""
-    model, modality = searcher.index.checkpoint.model, inputs[0].modality
-    values = [item.value for item in inputs]
+    modality, values = inputs[0].modality, [item.value for item in inputs]
     try:
         if modality == "text":
             encoding = encode_texts(model, cast(list[str], values), truncate=True)
@@ -137,27 +133,19 @@ def _encode(
         if len(inputs) == 1:
             return [error]
         pairs = zip(jobs, inputs, strict=True)
-        return [_encode(searcher, [job], [item])[0] for job, item in pairs]
-    model_id = searcher.index.manifest.model.id
+        return [_encode(model, [job], [item])[0] for job, item in pairs]
     results: list[EncodedDocument | Exception] = []
-    for row, (job, item) in enumerate(zip(jobs, inputs, strict=True)):
+    for row, (job, (_, _, document)) in enumerate(zip(jobs, inputs, strict=True)):
         # Copied, so that it does not keep its whole batch in memory.
         embedding, tokens = encoding.embedding[row].copy(), encoding.item_tokens(row)
-        written = b""
-        if job.form != "arrays":
+        count = document.num_tokens or len(tokens)
+        document = document._replace(num_tokens=count, batch=len(inputs))
+        if job.form == "arrays":
+            document = document._replace(vectors=DocumentVectors(modality, embedding, tokens))
+        else:
             written = write_vectors(tokens if job.multivector else embedding, job.form)
-        results.append(
-            EncodedDocument(
-                modality=modality,
-                embedding=_NO_VECTOR if written else embedding,
-                tokens=_NO_VECTORS if written else tokens,
-                written=written,
-                num_tokens=item.num_tokens or len(tokens),
-                truncated=item.truncated,
-                model_id=model_id,
-                batch=len(inputs),
-            )
-        )
+            document = document._replace(written=written)
+        results.append(document)
     return results
 
 

@@ -10,9 +10,7 @@ from aladin_index.search.results import Box, Role, TookMs
 from aladin_network.types import Modality, Target
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from aladin_index.search.documents import DocumentVectors
     from aladin_index.search.query import Term
 
 # Queues: texts and photos are encoded separately, other queries are not encoded at all. Documents
@@ -227,26 +225,22 @@ class EncodedDocument(NamedTuple):
     """An encoded document.
 
     Attributes:
-        modality: Modality of the document.
-        embedding: (d_match,) float32, L2-normalised; empty if the vectors are written.
-        tokens: (tokens, d_align) float32, L2-normalised; empty if the vectors are written.
-        written: Written vectors as JSON, or empty if they are arrays.
+        model_id: SHA-256 of the weights that encoded it.
         num_tokens: Number of tokens that the network read: those of the tokenizer, special ones
             included, or the regions of a photo.
         truncated: Whether the text was cut.
-        model_id: SHA-256 of the weights that encoded it.
+        vectors: Embedding and tokens, or None if they are written.
+        written: Written vectors as JSON, or empty if they are arrays.
         batch: Number of documents that were encoded together, including this one.
         queue_ms: Time from the request until a slot took it; known where it waited.
         cached: Always False; documents do not fill the cache of the queries.
     """
 
-    modality: Modality
-    embedding: NDArray[np.float32]
-    tokens: NDArray[np.float32]
-    written: bytes
-    num_tokens: int
-    truncated: bool
     model_id: str
+    num_tokens: int = 0
+    truncated: bool = False
+    vectors: DocumentVectors | None = None
+    written: bytes = b""
     batch: int = 1
     queue_ms: float = 0.0
     cached: bool = False

@@ -408,8 +408,8 @@ class ScoreDocuments(Job[ScoredDocuments | None]):
                 continue
             if document.model_id != model_id:
                 return None
-            vectors = DocumentVectors(document.modality, document.embedding, document.tokens)
-            documents.append(vectors)
+            assert document.vectors is not None  # they were encoded as arrays
+            documents.append(document.vectors)
         query = worker.encode(searcher, self.query)
         scores = score_documents(searcher, query, documents)
         tokens = query.encoding.tokens.shape[1]

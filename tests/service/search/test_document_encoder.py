@@ -68,14 +68,14 @@ def test_a_mixed_batch(
     model = searcher.index.checkpoint.model
     texts, photos = encode_texts(model, TEXTS), encode_photos(model, [query_photo])
     for row, own in enumerate((first, second, third)):
-        np.testing.assert_allclose(own.embedding, texts.embedding[row], atol=1e-6)
-        np.testing.assert_allclose(own.tokens, texts.item_tokens(row), atol=1e-6)
-        assert (own.modality, own.batch, own.truncated) == ("text", 3, False)
+        np.testing.assert_allclose(own.vectors.embedding, texts.embedding[row], atol=1e-6)
+        np.testing.assert_allclose(own.vectors.tokens, texts.item_tokens(row), atol=1e-6)
+        assert (own.vectors.modality, own.batch, own.truncated) == ("text", 3, False)
         tokenizer = model.text.encoder.tokenizer
         assert own.num_tokens == len(tokenizer.encode(TEXTS[row]).ids)
-    np.testing.assert_allclose(seen.embedding, photos.embedding[0], atol=1e-6)
-    assert (seen.modality, seen.batch) == ("image", 1)
-    assert seen.num_tokens == len(photos.item_tokens(0)) == len(seen.tokens)
+    np.testing.assert_allclose(seen.vectors.embedding, photos.embedding[0], atol=1e-6)
+    assert (seen.vectors.modality, seen.batch) == ("image", 1)
+    assert seen.num_tokens == len(photos.item_tokens(0)) == len(seen.vectors.tokens)
     assert {each.model_id for each in (first, seen)} == {searcher.index.manifest.model.id}
 
 
@@ -139,10 +139,10 @@ def test_vectors_are_written_for_an_answer(encode: Any) -> None:
     (own,) = encode([document])
     (numbers,) = encode([document], form="float")
     (tokens,) = encode([document], form="base64", multivector=True)
-    np.testing.assert_allclose(from_json(numbers.written), own.embedding, atol=1e-6)
-    assert (len(numbers.embedding), numbers.tokens.size, own.written) == (0, 0, b"")
+    np.testing.assert_allclose(from_json(numbers.written), own.vectors.embedding, atol=1e-6)
+    assert (numbers.vectors, own.written) == (None, b"")
     rows = [np.frombuffer(base64.b64decode(each), "<f4") for each in from_json(tokens.written)]
-    np.testing.assert_allclose(rows, own.tokens, atol=1e-6)
+    np.testing.assert_allclose(rows, own.vectors.tokens, atol=1e-6)
 
 
 def test_written_numbers_by_hand() -> None:
