@@ -27,6 +27,7 @@ Error       the base class of all errors; `InputError` and others are subclasses
 
 from __future__ import annotations
 
+from aladin_index.search.request import SearchPart as Part
 from aladin_index.search.results import SearchHit as Hit
 from aladin_network.errors import AladinError as Error
 from aladin_network.errors import (
@@ -41,7 +42,6 @@ from aladin_network.errors import (
 from aladin_search.functions import build, evaluate, open, recipes, train
 from aladin_search.hits import Hits
 from aladin_search.index import Index
-from aladin_search.inputs import Part
 from aladin_search.listing import Field, Item
 
 __all__ = [

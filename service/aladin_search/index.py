@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from aladin_index.search.options import SearchOptionFields, SearchOptions
+from aladin_index.search.request import SearchFields, SearchRequest
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.types import DeviceName, OnDuplicate, Target
 from aladin_search.hits import THUMBNAIL_PX, Hits
-from aladin_search.inputs import GivenParts, Part, check_literals, items_of, search_query
+from aladin_search.inputs import check_literals, described, items_of
 from aladin_search.listing import Field, Item, Order, every_item, fields_of, skipped_files
 from aladin_search.progress import reported
-from aladin_service.search.job import PhotoQuery
+from aladin_service.door import query_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -88,37 +88,30 @@ class Index:
         self,
         text: str | None = None,
         *,
-        image: str | PathLike[str] | bytes | Image | None = None,
-        id: str | None = None,
-        box: Sequence[float] | None = None,
         target: Target | None = None,
-        all: Sequence[str | Part] = (),
-        not_: Sequence[str | Part] = (),
-        like: Sequence[str] = (),
-        **options: Unpack[SearchOptionFields],
+        **asked: Unpack[SearchFields],
     ) -> Hits:
         """Search with words, a photo or an item of the index, or with several of them at once.
 
         Args:
             text: Words to search for.
-            image: Photo to search with: the path of its file, its bytes, or a decoded picture.
-            id: Id of an item of the index; it is not among its own hits.
-            box: Part of the photo to search for: x0, y0, x1, y1 in fractions of its size.
             target: "images" or "texts"; None finds texts for a whole photo, otherwise images, or
                 what the index has.
-            all: Further parts that hits have; with one here or in `like`, the query may be missing.
-            not_: Parts that hits do not have.
-            like: Ids of items that hits are like.
-            **options: Options of the search, such as `k` (number of hits, 10), `filter` (metadata
-                that a hit must have), `explain` (hits carry the best region of each word) and
-                `lexical`; docs/SEARCH.md describes all of them.
+            **asked: What else is searched for, and how. `image` is a photo to search with: the path
+                of its file, its bytes, or a decoded picture; `regions` those of a detector; `id` an
+                item of the index, which is not among its own hits; `box` the part of the photo to
+                search for: x0, y0, x1, y1 in fractions of its size. `all` are further parts that
+                hits have, `not_` parts that they do not have, `like` ids of items that they are
+                like; beside `all` or `like`, the query may be missing. Options are `k` (number of
+                hits, 10), `filter` (metadata that a hit must have), `explain` (hits carry the best
+                region of each word) and others; docs/SEARCH.md describes all of them.
 
         Returns:
             The hits, best first.
 
         Raises:
-            InputError: If not exactly one of `text`, `image` and `id` is given, the parts are no
-                query, a photo cannot be used, the box is none, or an option is out of its bounds.
+            InputError: If not exactly one query is given, the parts are no query, a photo cannot be
+                used, the box is none, or an option is out of its bounds.
             NoSuchTargetError: If the index has no collection `target`.
             UnknownItemError: If the index has no item `id`.
         """
@@ -126,16 +119,15 @@ class Index:
 
         if target is not None:
             check_literals(target=(target, Target))
-        parts = GivenParts(all=all, not_=not_, like=like)
-        query, described = search_query(Part(text=text, image=image, id=id, box=box), parts)
-        held = self._searcher.index.manifest.targets
-        is_whole = isinstance(query, PhotoQuery) and query.box is None
-        usual: Target = "texts" if is_whole else "images"
-        wanted = target or (usual if usual in held else held[0])
-        encoded = encode_any(self._encoder, self._searcher, query)
-        answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
+        request = SearchRequest(text, target, **asked).with_query_as_part()
+        request.check_query()
+        encoded = encode_any(self._encoder, self._searcher, query_of(request))
+        wanted = request.target_in(self._searcher.index.manifest.targets)
+        answer = self._searcher.search(encoded, wanted, request.options())
         files = {hit.id: self._photo_file_if_any(hit.id) for hit in answer.hits}
-        return Hits(described, answer, lambda item: self._small(files[item], item, THUMBNAIL_PX))
+        return Hits(
+            described(request), answer, lambda item: self._small(files[item], item, THUMBNAIL_PX)
+        )
 
     def items(
         self,

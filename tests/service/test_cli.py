@@ -115,8 +115,8 @@ def test_a_command_line_that_is_wrong_ends_with_two(words: list[str]) -> None:
     ("words", "says"),
     [
         (["search", "{empty}", "dog"], "no index here"),
-        (["search", "{empty}"], "exactly one of TEXT, a photo and --id, got 0"),
-        (["search", "{empty}", "dog", "--id", "x"], "exactly one of TEXT, a photo and --id, got 2"),
+        (["search", "{empty}"], "expected exactly one of text, image, id, regions"),
+        (["search", "{empty}", "dog", "--id", "x"], "got text and id"),
         (["search", "{empty}", "dog", "--filter", "{{"], "--filter: not JSON"),
         (["search", "{empty}", "dog", "--filter", "[1]"], "--filter: expected a JSON object"),
         (["index", "info", "{empty}"], "no index here"),

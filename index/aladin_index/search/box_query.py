@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
 
-from aladin_index.search.boxes import overlap_areas, regions_inside
 from aladin_index.search.collection import Collection, SearchBackend
 from aladin_index.search.evidence import region_boxes
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import Term
 from aladin_index.search.region_embedder import LazyEmbedder
+from aladin_index.search.results import Box
 from aladin_network.errors import InputError, NoSuchTargetError, brief
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
@@ -17,6 +19,9 @@ from aladin_network.scoring.fusion import DirectionFusion
 # Weight of the regions' mean cosine beside that of the embeddings, chosen on Flickr8k: more finds
 # the same photo again, less finds others of the thing in the box.
 _REGION_WEIGHT = 0.75
+# Share of a region's area that has to be inside of the box. With a half, cells of a grid whose
+# corner alone is inside are missing, and fewer boxes are found again (benchmarks/RESULTS.md).
+_INSIDE = 1 / 3
 
 
 def region_fusion(query: Term) -> DirectionFusion:
@@ -101,3 +106,37 @@ def take_box(
     return query._replace(
         encoding=Encoding.of_item(embedding, tokens[kept]), boxes=boxes[inside], regions=kept
     )
+
+
+def overlap_areas(
+    boxes: Float[np.ndarray, "boxes 4"], others: Float[np.ndarray, "others 4"]
+) -> Float[np.ndarray, "boxes others"]:
+    """Return the area that each box has in common with each other box."""
+    low = np.maximum(boxes[:, None, :2], others[None, :, :2])
+    high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
+    return np.clip(high - low, 0, None).prod(axis=2)
+
+
+def box_areas(boxes: Float[np.ndarray, "boxes 4"]) -> Float[np.ndarray, " boxes"]:
+    """Return the areas of boxes."""
+    return (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+
+
+def regions_inside(boxes: Float[np.ndarray, "regions 4"], box: Box) -> NDArray[np.int64]:
+    """Return the regions that are searched for by a box, in ascending order.
+
+    Those are the regions with at least a third of their area inside. A box that is too small for
+    any takes the one region that fits it best, by the intersection divided by the union.
+
+    Args:
+        boxes: Boxes of a photo's regions, at least one.
+        box: Box of the query.
+    """
+    asked = np.array([box], dtype=np.float64)
+    shared = overlap_areas(boxes, asked)[:, 0]
+    areas = box_areas(boxes)
+    inside = np.flatnonzero((areas > 0) & (shared >= _INSIDE * areas))
+    if len(inside):
+        return inside
+    union = areas + box_areas(asked)[0] - shared
+    return np.array([np.argmax(shared / union)])

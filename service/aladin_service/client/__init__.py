@@ -1,18 +1,19 @@
 """Python clients of the HTTP service; importing them loads only httpx and pydantic.
 
 AladinClient, AsyncAladinClient   the same methods, without and with an event loop
-Search                            one of many searches
+Search, SearchPart                one of many searches; a part of a query of several
 NewPhoto, NewText                 items to add
 RetryPolicy                       how patient a client is
 ClientError and its kinds         see `aladin_service.client_errors`
 """
 
+from aladin_index.search.request import SearchPart
+from aladin_index.search.request import SearchRequest as Search
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_service.client.additions import NewPhoto, NewText
 from aladin_service.client.calls import Photo
 from aladin_service.client.clients import AladinClient, AsyncAladinClient
 from aladin_service.client.connection import RetryPolicy
-from aladin_service.client.searches import Search, SearchPart
 from aladin_service.client_errors import (
     ClientError,
     ConflictError,

@@ -14,10 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from aladin_index.search.request import PictureSource
 from aladin_service.client.connection import Again
-
-# A picture as its bytes, the path of its file, or an open file, which is read from its beginning.
-PictureSource = bytes | str | os.PathLike[str] | BinaryIO
 
 # A multiple of 3, which base64 encodes without padding, so that chunks can be concatenated.
 _CHUNK_BYTES = 3 * 2**14

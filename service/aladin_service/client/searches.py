@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from aladin_index.search.options import OPTION_NAMES, SearchOptionFields, SearchOptions
+from aladin_index.search.options import OPTION_NAMES
+from aladin_index.search.request import PictureSource, SearchFields, SearchPart, SearchRequest
 from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_network.types import Target
 from aladin_service.client.calls import (
@@ -23,7 +23,6 @@ from aladin_service.client.calls import (
 )
 from aladin_service.client.connection import BATCH_QUERIES, ErrorDetail, error_of
 from aladin_service.client.pictures import (
-    PictureSource,
     again_with,
     base64_chunks,
     given_files,
@@ -31,121 +30,49 @@ from aladin_service.client.pictures import (
 )
 from aladin_service.client_errors import ServiceError
 
+_DEFAULT = SearchRequest()
 
-@dataclass(frozen=True, kw_only=True)
-class SearchPart:
-    """A part of a query of several: exactly one of `text`, `image` and `id`.
 
-    Attributes:
-        text: Words.
-        image: A picture: its bytes, the path of its file, or the open file, which is read when the
-            search is sent.
-        id: Id of an item of the index.
-        box: Part of the photo to search for, see `SearchFields`.
-        weight: Factor of the part's score in the sum of all parts.
+def plain_fields(search: SearchRequest) -> dict[str, Any]:
+    """Return the query and the options that differ from their defaults, as they are sent.
+
+    The files of a query and the target are not among them.
+
+    Raises:
+        OSError: If the picture of a part cannot be read.
     """
-
-    text: str | None = None
-    image: PictureSource | None = None
-    id: str | None = None
-    box: Sequence[float] | None = None
-    weight: float = 1.0
-
-    def plain_fields(self) -> dict[str, Any]:
-        """Return the part as it is sent.
-
-        Raises:
-            OSError: If the picture's file cannot be read.
-        """
-        fields: dict[str, Any] = {"text": self.text, "id": self.id}
-        if self.image is not None:
-            fields["image"] = b"".join(base64_chunks(self.image)).decode()
-        if self.box is not None:
-            fields["box"] = list(self.box)
-        if self.weight != 1:
-            fields["weight"] = self.weight
-        return {name: value for name, value in fields.items() if value is not None}
+    fields: dict[str, Any] = {
+        name: value
+        for name in ("text", "id", *OPTION_NAMES)
+        if (value := getattr(search, name)) is not None and value != getattr(_DEFAULT, name)
+    }
+    if search.box is not None:
+        fields["box"] = list(search.box)
+    for term in search.terms():
+        sent = term.part.id if term.role == "like" else _plain_part(term.part)
+        fields.setdefault(term.role, []).append(sent)
+    return fields
 
 
-class SearchFields(SearchOptionFields, total=False):
-    """The fields of a search beside its text: one query at most, and the options.
-
-    Attributes:
-        image: A picture: its bytes, the path of its file, or the open file.
-        id: Id of an item of the index; it is not among its own hits.
-        regions: An npz file of the regions that a detector found in a picture, given as a picture.
-        box: Part of the picture, or of the item's photo, to search for: x0, y0, x1, y1 in fractions
-            of its width and height.
-        all: Parts that hits have; texts, or parts of any kind.
-        not_: Parts that hits do not have, likewise.
-        like: Ids of items that hits are like.
-    """
-
-    image: PictureSource
-    id: str
-    regions: PictureSource
-    box: Sequence[float]
-    all: Sequence[str | SearchPart]
-    not_: Sequence[str | SearchPart]
-    like: Sequence[str]
+def _plain_part(part: SearchPart) -> dict[str, Any]:
+    fields: dict[str, Any] = {"text": part.text, "id": part.id}
+    if part.image is not None:
+        chunks = base64_chunks(cast(PictureSource, part.image))
+        fields["image"] = b"".join(chunks).decode()
+    if part.box is not None:
+        fields["box"] = list(part.box)
+    if part.weight != 1:
+        fields["weight"] = part.weight
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class Search(SearchOptions):
-    """One of many searches.
-
-    It has exactly one of `text`, `image`, `id` and `regions`, or parts: `all`, `like` or both, and
-    perhaps `not_`.
-
-    Attributes:
-        text: Words to search for.
-        target: Collection to search.
-        image: See `SearchFields`, as for the following fields.
-        id: Id of an item.
-        regions: Regions of a picture.
-        box: Part of the picture or photo to search for.
-        all: Parts that hits have.
-        not_: Parts that hits do not have.
-        like: Ids of items that hits are like.
-    """
-
-    text: str | None = None
-    target: Target = "images"
-    image: PictureSource | None = None
-    id: str | None = None
-    regions: PictureSource | None = None
-    box: Sequence[float] | None = None
-    all: Sequence[str | SearchPart] = ()
-    not_: Sequence[str | SearchPart] = ()
-    like: Sequence[str] = ()
-
-    def plain_fields(self) -> dict[str, Any]:
-        """Return the query and the options that differ from their defaults.
-
-        The files of a query and the target are not among them.
-
-        Raises:
-            OSError: If the picture of a part cannot be read.
-        """
-        fields: dict[str, Any] = {
-            name: value
-            for name in ("text", "id", *OPTION_NAMES)
-            if (value := getattr(self, name)) is not None and value != getattr(_DEFAULT, name)
-        }
-        if self.box is not None:
-            fields["box"] = list(self.box)
-        for name, parts in (("all", self.all), ("not", self.not_)):
-            if parts:
-                whole = (SearchPart(text=each) if isinstance(each, str) else each for each in parts)
-                fields[name] = [part.plain_fields() for part in whole]
-        return fields | ({"like": list(self.like)} if self.like else {})
-
-    def files(self) -> dict[str, PictureSource]:
-        """Return the given files, by field."""
-        return given_files(self.image, self.regions)
+def _files(search: SearchRequest) -> dict[str, PictureSource]:
+    return given_files(cast(PictureSource | None, search.image), search.regions)
 
 
-_DEFAULT = Search()
+def _target(search: SearchRequest) -> Target:
+    return search.target or "images"
+
 
 # The result of one of many searches.
 Outcome = SearchAnswer | ServiceError
@@ -163,28 +90,28 @@ def search_images(text: str | None = None, **fields: Unpack[SearchFields]) -> Ca
         ServiceUnreachableError: If the service does not answer.
         OSError: If a picture's file cannot be read.
     """
-    return search(Search(text, "images", **fields))
+    return search(SearchRequest(text, "images", **fields))
 
 
 def search_texts(text: str | None = None, **fields: Unpack[SearchFields]) -> Call[SearchAnswer]:
     """Find the texts that fit a picture, a text or an item; as `search_images`."""
-    return search(Search(text, "texts", **fields))
+    return search(SearchRequest(text, "texts", **fields))
 
 
-def search(search: Search) -> Call[SearchAnswer]:
+def search(search: SearchRequest) -> Call[SearchAnswer]:
     """Ask one search that is put together already; otherwise as `search_images`."""
-    fields, files = search.plain_fields(), search.files()
+    fields, files = plain_fields(search), _files(search)
     # Files are sent as a form, read during the transfer.
     return Call(
         method="POST",
-        path=f"v1/search/{search.target}",
+        path=f"v1/search/{_target(search)}",
         read=read_by(SEARCH_ANSWER.validate_json),
         again=again_with(files.values()),
         body=form_body(fields, files) if files else json_body(fields),
     )
 
 
-def search_batch(searches: Sequence[Search]) -> Call[list[Outcome]]:
+def search_batch(searches: Sequence[SearchRequest]) -> Call[list[Outcome]]:
     """Ask several searches in one request.
 
     Args:
@@ -207,7 +134,7 @@ def search_batch(searches: Sequence[Search]) -> Call[list[Outcome]]:
             raise foreign_answer(response, f"expected {len(searches)} answers, got {len(answers)}")
         return [each if isinstance(each, SearchAnswer) else each.as_error() for each in answers]
 
-    files = [source for search in searches for source in search.files().values()]
+    files = [source for search in searches for source in _files(search).values()]
     return Call(
         method="POST",
         path="v1/search/batch",
@@ -216,14 +143,14 @@ def search_batch(searches: Sequence[Search]) -> Call[list[Outcome]]:
         body=content_body(
             lambda: json_list_chunks(
                 "queries",
-                (({"target": s.target, **s.plain_fields()}, s.files()) for s in searches),
+                (({"target": _target(s), **plain_fields(s)}, _files(s)) for s in searches),
             )
         ),
     )
 
 
 def search_many(
-    queries: Iterable[str | Search],
+    queries: Iterable[str | SearchRequest],
     target: Target = "images",
     *,
     batch_size: int = BATCH_QUERIES,
@@ -244,9 +171,9 @@ def search_many(
         ServiceError: If the service rejects a whole batch.
         ServiceUnreachableError, OSError: See `search_images`.
     """
-    batch: list[Search] = []
+    batch: list[SearchRequest] = []
     for query in queries:
-        batch.append(Search(query, target, **fields) if isinstance(query, str) else query)
+        batch.append(SearchRequest(query, target, **fields) if isinstance(query, str) else query)
         if len(batch) == batch_size:
             yield search_batch(batch)
             batch = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aladin_network.types import DeviceName, FirstStageName, Target
+from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.observe.logs import LogFormat, log_setup, log_to_stderr
 
 if TYPE_CHECKING:
@@ -132,11 +132,6 @@ def detector_for(
     found = load_detector(name, device)
     check_detector(encoder, found)
     return found
-
-
-def usual_target(is_photo: bool) -> Target:
-    """Return what a query finds unless it says otherwise: texts for a photo, otherwise images."""
-    return "texts" if is_photo else "images"
 
 
 # Devices.

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from contextlib import closing, suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -20,7 +21,6 @@ from aladin_service.commands.options import (
     SearchDeviceOption,
     checked_index,
     detector_for,
-    usual_target,
 )
 from aladin_service.commands.search_drawing import (
     DrawingOption,
@@ -30,21 +30,11 @@ from aladin_service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
-from aladin_service.commands.search_query import (
-    AndOption,
-    BoxOption,
-    GivenQuery,
-    LikeOption,
-    NotOption,
-    parse_box,
-)
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
-    from aladin_index.search.options import SearchOptions
+    from aladin_index.search.request import SearchRequest
     from aladin_index.search.results import SearchAnswer
-    from aladin_service.client import Search
-    from aladin_service.search.job import PartsQuery, PlainQuery
 
 
 # httpx does without this module where it cannot be imported.
@@ -80,6 +70,27 @@ RegionsOption = Annotated[
 ItemIdOption = Annotated[
     str | None,
     typer.Option("--id", metavar="ID", help="An item of the index; it is not among its own hits."),
+]
+AndOption = Annotated[
+    list[str] | None,
+    typer.Option("--and", metavar="TEXT", help="What hits have as well; repeatable."),
+]
+NotOption = Annotated[
+    list[str] | None,
+    typer.Option("--not", metavar="TEXT", help="What hits do not have; repeatable."),
+]
+LikeOption = Annotated[
+    list[str] | None,
+    typer.Option("--like", metavar="ID", help="An item that hits are like; repeatable."),
+]
+BoxOption = Annotated[
+    str | None,
+    typer.Option(
+        "--box",
+        metavar="X0,Y0,X1,Y1",
+        help="Part of the photo of --image, --regions or --id to search for, in fractions of its "
+        "width and height.",
+    ),
 ]
 TargetOption = Annotated[
     Target | None,
@@ -190,18 +201,21 @@ def search(
         index, text = None, _only_word(index, text)
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
-    parts = also or [], without or [], like or []
-    given = GivenQuery(text, image, regions, item_id, *parts, box=parse_box(box))
-    given.check(is_drawn=out is not None)
-    k = _count(k, out, explain=explain)
-    filters = _filter(filter_json)
-    folder = None if index is None else checked_index(Path(index))
-    from aladin_index.search.options import SearchOptions, candidates_from
-    from aladin_index.search.results import SEARCH_ANSWER
-    from aladin_service.reports.tables import answer_lines
+    from aladin_index.search.options import candidates_from
+    from aladin_index.search.request import SearchRequest, parse_box
 
-    options = SearchOptions(
-        k=k,
+    filters = _filter(filter_json)
+    request = SearchRequest(
+        text,
+        target,
+        image=image if regions is None else None,  # beside regions only the drawing needs it
+        regions=regions,
+        id=item_id,
+        box=None if box is None else parse_box(box, "--box"),
+        all=also,
+        not_=without,
+        like=like,
+        k=_count(k, out, explain=explain),
         candidates=candidates_from(candidates),
         rerank=rerank,
         fusion=fusion,
@@ -211,17 +225,24 @@ def search(
         min_probability=min_probability,
         lexical=lexical,
         sort=sort,
-    )
+    ).with_query_as_part()
+    request.check_query()
+    if out is not None and request.has_parts:
+        raise InputError("--out: the evidence of a query of several parts is not drawn")
+    folder = None if index is None else checked_index(Path(index))
+    from aladin_index.search.results import SEARCH_ANSWER
+    from aladin_service.reports.tables import answer_lines
+
     if url is not None:
         _check_left_to_service(device, first_stage, detector)
         _import_client()
-        answer, known = _ask_service(url, given.search(target, options), image, out)
+        answer, known = _ask_service(url, request, image, out)
     else:
         assert folder is not None  # or there is a URL
         from aladin_index.devices.search_device import SearchDevice
 
         place = SearchDevice.choose(device, first_stage)
-        answer, known = _search_here(folder, given.query(), target, options, place, detector, out)
+        answer, known = _search_here(folder, request, image, place, detector, out)
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
@@ -255,9 +276,8 @@ def _only_word(first: str | None, second: str | None) -> str | None:
 
 def _search_here(
     index: Path,
-    query: PlainQuery | PartsQuery,
-    target: Target | None,
-    options: SearchOptions,
+    request: SearchRequest,
+    image: Path | None,
     place: SearchDevice,
     detector: str | None,
     out: Path | None,
@@ -268,33 +288,34 @@ def _search_here(
     from aladin_index.search.query import EncodedParts
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_network.heads.trained import UNALIGNED, untrained_reason
+    from aladin_service.door import query_of
     from aladin_service.search.encoder import QueryEncoder
-    from aladin_service.search.job import PartsQuery, PhotoQuery, RegionsQuery
+    from aladin_service.search.job import PartsQuery, RegionsQuery
     from aladin_service.search.parts import encode_any
     from aladin_service.settings import QueryLimits, engine_options
 
+    query = query_of(request)
+    if isinstance(query, RegionsQuery) and image is not None:
+        query = replace(query, picture=image.read_bytes())
     with (
         closing(place),
         closing(open_backend(index, device=place, engine=engine_options(index))) as opened,
     ):
         finder = None
-        if isinstance(query, PhotoQuery):
+        if request.image is not None:
             finder = detector_for(opened.checkpoint.model.image.encoder, detector, place.device)
         searcher = TwoStageSearcher(opened)
         provenance = opened.checkpoint.provenance
         untrained = untrained_reason(provenance.recipe, provenance.stage)
         if untrained is not None:
             typer.echo(f"warning: {untrained}", err=True)
-        elif not opened.checkpoint.alignment_trained and options.fusion is None:
+        elif not opened.checkpoint.alignment_trained and request.fusion is None:
             typer.echo(UNALIGNED, err=True)
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
             received_s = time.monotonic()
             encoded = encode_any(encoder, searcher, query)
-        held = opened.manifest.targets
-        is_photo = isinstance(query, PhotoQuery | RegionsQuery) and query.box is None
-        usual = usual_target(is_photo)
-        found = target or (usual if usual in held else held[0])
-        answer = searcher.search(encoded, found, options, received_s)
+        found = request.target_in(opened.manifest.targets)
+        answer = searcher.search(encoded, found, request.options(), received_s)
         if not (out is None or isinstance(query, PartsQuery) or isinstance(encoded, EncodedParts)):
             write_drawing(out, draw_here(searcher, query, encoded, answer))
         known: list[str] = []
@@ -304,22 +325,23 @@ def _search_here(
 
 
 def _ask_service(
-    url: str, search: Search, image: Path | None, out: Path | None
+    url: str, request: SearchRequest, image: Path | None, out: Path | None
 ) -> tuple[SearchAnswer, list[str]]:
     """Ask a service as `_search_here` does."""
     from aladin_service.client import AladinClient
     from aladin_service.client_errors import RefusedInputError
 
+    target = request.target_in(("images", "texts"))
     with AladinClient(url) as client:
-        answer = client.search(search)
+        answer = client.search(replace(request, target=target))
         if out is not None:
-            write_drawing(out, draw_there(client, search, image, answer))
+            write_drawing(out, draw_there(client, request, image, answer))
         known: list[str] = []
         with suppress(RefusedInputError):  # an index in a vector database does not list them
             if answer.unknown_fields:
                 fields = client.index_fields()
-                collection = fields.images if search.target == "images" else fields.texts
-                known = list(dict.fromkeys(field.name for field in collection or ()))
+                listed = fields.images if target == "images" else fields.texts
+                known = list(dict.fromkeys(field.name for field in listed or ()))
         return answer, known
 
 

@@ -13,9 +13,10 @@ from aladin_network.files import atomic_file, check_writable
 
 if TYPE_CHECKING:
     from aladin_index.search.query import Term
+    from aladin_index.search.request import SearchRequest
     from aladin_index.search.results import SearchAnswer
     from aladin_index.search.searcher import TwoStageSearcher
-    from aladin_service.client import AladinClient, Search
+    from aladin_service.client import AladinClient
     from aladin_service.search.job import PlainQuery
 
 ExplainOption = Annotated[
@@ -76,7 +77,7 @@ def draw_here(
 
 
 def draw_there(
-    client: AladinClient, search: Search, image: Path | None, answer: SearchAnswer
+    client: AladinClient, search: SearchRequest, image: Path | None, answer: SearchAnswer
 ) -> list[bytes]:
     """Let a service draw the hits of its answer, each separately.
 

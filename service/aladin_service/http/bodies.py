@@ -10,13 +10,12 @@ JSON and multipart bodies of one route are validated by the same pydantic model.
 from __future__ import annotations
 
 import asyncio
-import binascii
 import re
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 from fastapi import Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import from_json
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, UploadFile
@@ -37,11 +36,6 @@ _MARKS = (b",", b":", b"[", b"{")
 _CHUNK_BYTES = 2**20
 # Matches up to the first byte of a base64 file, whose text has no escaped quotation mark.
 _PICTURE = re.compile(rb'"(?:image|regions)"[ \t\r\n]*+:[ \t\r\n]*+"')
-
-DATA_URL = re.compile(r"data:[\w.+/-]{0,100}(?:;[\w.+-]{1,50}=[\w.+-]{1,50})*;base64,", re.ASCII)
-# From the alphabet of URLs.
-_STANDARD = bytes.maketrans(b"-_", b"+/")
-_SPACES = b" \t\n\r\f\v"
 
 _DEFINED = "#/$defs/"
 
@@ -169,38 +163,6 @@ def check_values(body: bytes, most: int) -> None:
         count += sum(body.count(mark, start, start + _CHUNK_BYTES) for mark in _MARKS)
         if count > most:
             raise JsonTooLargeError(f"{most} names and values in JSON")
-
-
-def decode_base64(text: str) -> bytes:
-    """Decode the base64 of a file, as all routes that take a file in JSON do.
-
-    The text may be a data URL, have white space (tools wrap base64 into lines), have the alphabet
-    of URLs, and lack its padding.
-
-    Raises:
-        ValueError: If it is not base64.
-    """
-    data_url = DATA_URL.match(text)
-    try:
-        # In passes of C, without an object for each piece: the text may be as long as a body.
-        content = text[data_url.end() if data_url else 0 :].encode("ascii")
-        plain = content.translate(_STANDARD, _SPACES).rstrip(b"=")
-        return binascii.a2b_base64(plain + b"=" * (-len(plain) % 4), strict_mode=True)
-    except ValueError:
-        raise ValueError("not base64, nor a data URL with base64") from None
-
-
-def _uploaded(value: object) -> object:
-    """Decode base64; the bytes of an uploaded file are returned unchanged."""
-    return decode_base64(value) if isinstance(value, str) else value
-
-
-# A file: base64 in JSON, or a file of a form.
-Upload = Annotated[
-    bytes,
-    BeforeValidator(_uploaded),
-    WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
-]
 
 
 class StrictBody(BaseModel):

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, Field
 
+from aladin_index.search.request import DATA_URL, decode_base64, one_of
 from aladin_network.errors import (
     AladinError,
     ImageError,
@@ -22,7 +23,6 @@ from aladin_network.errors import (
     InputError,
     OverloadedError,
 )
-from aladin_service.http.bodies import DATA_URL, decode_base64
 from aladin_service.http.errors import MAX_ANSWER_BYTES, AnswerTooLargeError, UnknownModelError
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.http.turns import Turns
@@ -46,7 +46,6 @@ _ATTEMPTS = 3
 _RETRY_AFTER_S = 1.0
 
 _MAX_ID_CHARS = 4096
-_EXPECTED = "expected a text, or an object with one of text, image and id"
 _KINDS: dict[type, str] = {
     bool: "a boolean",
     int: "a number",
@@ -105,45 +104,37 @@ def document_schema(*, items: bool) -> dict[str, Any]:
 
 
 def read_document(value: object, where: str, *, items: bool) -> GivenDocument:
-    """Read one document of a JSON body.
+    """Read one document of a JSON body, which may be an item of the index with `items`.
 
-    Args:
-        value: Parsed JSON.
-        where: Name of the document in errors.
-        items: Whether it may be an item of the index.
-
-    Raises:
-        InputError: If it is in none of the forms.
+    `where` names it in errors.
     """
     if isinstance(value, str):
         is_photo = value.startswith("data:image/") and DATA_URL.match(value)
         return _photo(value, where) if is_photo else TextQuery(value)
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: {_expected(items)}, got {_KINDS.get(type(value), 'an object')}")
-    fields = _plain(cast(dict[str, object], value), where)
     known = ("text", "image", "id") if items else ("text", "image")
-    given = [name for name in known if fields.get(name) is not None]
+    expected = f"{where}: expected a text, or an object with one of {', '.join(known)}"
+    if not isinstance(value, dict):
+        raise InputError(f"{expected}, got {_kind(value)}")
+    fields = _plain(cast(dict[str, object], value), where)
     unknown = sorted(fields.keys() - set(known))
     if unknown:
-        raise InputError(f"{where}: unknown field {unknown[0][:100]!r}; {_expected(items)}")
-    if len(given) != 1:
-        got = " and ".join(given) or "none"
-        raise InputError(f"{where}: {_expected(items)}, got {got}")
-    content = fields[given[0]]
+        raise InputError(f"{where}: unknown field {unknown[0][:100]!r}; {expected}")
+    try:
+        name = one_of({each: fields.get(each) for each in known})
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    content = fields[name]
     if not isinstance(content, str):
-        got = _KINDS.get(type(content), "an object")
-        raise InputError(f"{where}.{given[0]}: expected a string, got {got}")
-    if given[0] == "text":
-        return TextQuery(content)
-    if given[0] == "id":
-        if len(content) > _MAX_ID_CHARS:
-            raise InputError(f"{where}.id: expected at most {_MAX_ID_CHARS} characters")
-        return ItemQuery(content)
-    return _photo(content, where)
+        raise InputError(f"{where}.{name}: expected a string, got {_kind(content)}")
+    if name == "id" and len(content) > _MAX_ID_CHARS:
+        raise InputError(f"{where}.id: expected at most {_MAX_ID_CHARS} characters")
+    if name == "image":
+        return _photo(content, where)
+    return TextQuery(content) if name == "text" else ItemQuery(content)
 
 
-def _expected(items: bool) -> str:
-    return _EXPECTED if items else "expected a text, or an object with text or image"
+def _kind(value: object) -> str:
+    return _KINDS.get(type(value), "an object")
 
 
 def _plain(fields: dict[str, object], where: str) -> dict[str, object]:

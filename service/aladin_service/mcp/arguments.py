@@ -15,10 +15,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from aladin_network.types import Target
-from aladin_service.client.searches import Search, SearchPart
+from aladin_index.search.options import OPTION_NAMES
+from aladin_index.search.request import MAX_EXAMPLES, MAX_PARTS, SearchRequest, one_of
+from aladin_network.errors import InputError
 from aladin_service.failures import describe_invalid
-from aladin_service.search.job import MAX_EXAMPLES, MAX_PARTS
 
 # Larger pages fill the context of a model; further hits are on the next page.
 _MAX_K = 50
@@ -177,24 +177,28 @@ class SearchArguments(Arguments):
 
     @model_validator(mode="after")
     def _one_query(self) -> Self:
-        if bool(self.query) == bool(self.id):
-            got = "both" if self.query else "none"
-            raise ValueError(f"expected exactly one of query and id, got {got}")
+        try:
+            one_of({"query": self.query or None, "id": self.id or None})
+        except InputError as error:
+            raise ValueError(str(error)) from None
         return self
 
-    def search(self) -> Search:
+    def search(self) -> SearchRequest:
         """Return the search that a client sends."""
-        how: Any = {
-            name: value
-            for name in ("k", "offset", "filter", "sort", "min_probability", "lexical")
-            if (value := getattr(self, name)) is not None
+        options: Any = {
+            name: getattr(self, name) for name in OPTION_NAMES if name in type(self).model_fields
         }
-        target: Target = "images" if self.find == "photos" else "texts"
-        text, item_id = self.query or None, self.id or None
-        if not (self.and_ or self.not_ or self.like):
-            return Search(text, target, id=item_id, box=self.box, **how)
-        first = SearchPart(text=text, id=item_id, box=self.box)
-        return Search(target=target, all=[first, *self.and_], not_=self.not_, like=self.like, **how)
+        request = SearchRequest(
+            self.query or None,
+            "images" if self.find == "photos" else "texts",
+            id=self.id or None,
+            box=self.box,
+            all=self.and_,
+            not_=self.not_,
+            like=self.like,
+            **options,
+        )
+        return request.with_query_as_part()
 
 
 class ShowArguments(Arguments):

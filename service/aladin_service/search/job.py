@@ -101,12 +101,6 @@ class QueryPart:
     weight: float = 1.0
 
 
-# Parts of a query that are compared with every candidate, in both stages.
-MAX_PARTS = 8
-# Examples, of which only the embeddings are compared.
-MAX_EXAMPLES = 64
-
-
 @dataclass(frozen=True)
 class PartsQuery:
     """A query of several parts: what hits have and do not have, and items that they are like.

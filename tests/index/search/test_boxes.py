@@ -1,39 +1,11 @@
-"""Boxes of queries: what is none, and which regions are inside."""
-
-import math
+"""Boxes of queries: which regions are inside."""
 
 import numpy as np
-import pytest
 
-from aladin_index.search.boxes import box_areas, check_box, overlap_areas, regions_inside
-from aladin_network.errors import InputError
+from aladin_index.search.box_query import box_areas, overlap_areas, regions_inside
 
 # A grid of two rows and four columns, 0 to 3 above 4 to 7.
 GRID = np.array([(x / 4, y / 2, (x + 1) / 4, (y + 1) / 2) for y in range(2) for x in range(4)])
-
-
-def test_a_box_is_four_fractions() -> None:
-    box = check_box([0, 0.25, 1, 0.5])
-    assert box == (0.0, 0.25, 1.0, 0.5)
-    assert all(type(edge) is float for edge in box)
-
-
-@pytest.mark.parametrize(
-    ("box", "message"),
-    [
-        ([0, 0, 1], "expected four numbers x0, y0, x1, y1, got \\[0, 0, 1\\]"),
-        ([0, 0, 1, 1, 1], "expected four numbers"),
-        ([0, 0, 1, math.nan], "expected four numbers"),
-        ([0, 0, 1, math.inf], "expected four numbers"),
-        ([0, 0, 1, 1.01], "expected fractions of the photo's width and height, 0 to 1"),
-        ([-0.1, 0, 1, 1], "expected fractions of the photo's width and height, 0 to 1"),
-        ([0.5, 0, 0.5, 1], "expected x0 < x1 and y0 < y1, got \\[0.5, 0, 0.5, 1\\]"),
-        ([0, 0.7, 1, 0.2], "expected x0 < x1 and y0 < y1"),
-    ],
-)
-def test_what_is_no_box_is_refused_by_its_name(box: list[float], message: str) -> None:
-    with pytest.raises(InputError, match=f"part: {message}"):
-        check_box(box, "part")
 
 
 def test_overlaps_and_areas_by_hand() -> None:

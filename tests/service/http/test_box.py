@@ -252,13 +252,22 @@ async def test_a_text_is_compared_with_the_regions_inside(
     [
         (
             {"text": "a dog", "id": "plain", "box": IN_URL},
-            "expected a photo beside it, by query_id",
+            "expected a photo beside it, by image or id",
         ),
-        ({"query_id": "plain", "id": "bike 2?", "box": "0,0,1"}, "expected four numbers"),
+        (
+            {"query_id": "plain", "id": "bike 2?", "box": "0,0,1"},
+            "expected x0, y0, x1, y1 in fractions",
+        ),
         ({"query_id": "plain", "id": "bike 2?", "box": "a,b,c,d"}, "expected x0,y0,x1,y1, got 'a"),
         ({"query_id": "plain", "id": "bike 2?", "box": ""}, "expected x0,y0,x1,y1, got ''"),
-        ({"query_id": "plain", "id": "bike 2?", "box": "0,0,1,nan"}, "expected four numbers"),
-        ({"query_id": "plain", "id": "bike 2?", "box": "0,0,1,2"}, "expected fractions"),
+        (
+            {"query_id": "plain", "id": "bike 2?", "box": "0,0,1,nan"},
+            "expected x0, y0, x1, y1 in fractions",
+        ),
+        (
+            {"query_id": "plain", "id": "bike 2?", "box": "0,0,1,2"},
+            "expected x0, y0, x1, y1 in fractions",
+        ),
         ({"query_id": "plain#0", "id": "bike 2?", "box": IN_URL}, "got a text"),
         ({"query_id": "plain", "id": "bike 2?"}, "a text and a photo, or a box"),
     ],

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from aladin_service.http.bodies import decode_base64
+from aladin_index.search.request import decode_base64
 
 pytestmark = pytest.mark.anyio
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 
+from aladin_service.door import query_of
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import BodyLimit, RequestContext
@@ -42,7 +43,7 @@ def app() -> FastAPI:
     @app.post("/echo")
     async def echo(request: Request) -> dict[str, Any]:
         body = await read_search_body(request, app.state.service)
-        query = {name: str(value) for name, value in asdict(body.query()).items()}
+        query = {name: str(value) for name, value in asdict(query_of(body)).items()}
         return {"query": query, "options": asdict(body.options())}
 
     @app.post("/bug")

@@ -124,7 +124,7 @@ async def test_a_model_is_told_what_is_wrong(connect: Connect) -> None:
     async with connect() as client:
         for name, arguments, message in (
             ("search", {"query": "a dog", "k": 10**6}, "k: Input should be less than"),
-            ("search", {}, "expected exactly one of query and id, got none"),
+            ("search", {}, "expected exactly one of query, id, got none"),
             ("search", {"query": "a dog", "colour": "red"}, "colour: unknown field"),
             ("search", {"query": "x" * 2001}, "the text has 2001 characters, at most 2000"),
             ("show", {"id": "nobody"}, "no item 'nobody' among the images of this index"),

@@ -45,7 +45,7 @@ class BatchedSearch(SearchBody):
         json_schema_extra={"examples": [{"target": "images", "text": "two dogs in the snow"}]}
     )
 
-    target: Target
+    target: Target = Field()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 # A search of a batch, or the reason why it is not valid.
@@ -115,9 +115,8 @@ class BatchFeed:
                 self._fail(place, error)
 
     async def _answer(self, search: BatchedSearch) -> Answered:
-        query, options = search.query(), search.options()
         return await self._turns.enter(
-            lambda: run_search(self._service, query, search.target, options), search.cost
+            lambda: run_search(self._service, search, search.target), search.cost
         )
 
     def _fail(self, place: int, error: Exception) -> None:

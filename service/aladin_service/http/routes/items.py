@@ -11,15 +11,14 @@ from pydantic import ConfigDict, FailFast, Field, ValidationError
 
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_index.search.request import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION, Upload
 from aladin_network.errors import InputError
 from aladin_network.types import OnDuplicate, Target
 from aladin_service.http.access.audit import Audit
 from aladin_service.http.access.rate_limits import charge
-from aladin_service.http.bodies import Body, StrictBody, Upload, read_body, request_docs, run_sized
+from aladin_service.http.bodies import Body, StrictBody, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
-from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
 from aladin_service.http.router import ServiceRouter
-from aladin_service.http.routes.search import REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, WritableService
 from aladin_service.search.answers import Added, AddTookMs, Deleted, Item
 from aladin_service.work.jobs import AddItems, DeleteItem, GetItem

@@ -11,10 +11,10 @@ from fastapi import Query
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.search.listing import ListOrder
+from aladin_index.search.request import MAX_ASKED_ID_CHARS
 from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.http.error_responses import error_docs
-from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
 from aladin_service.search.answers import (

@@ -6,25 +6,27 @@ Each has an ETag, so that a picture that a client already has is not sent again.
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, ClassVar, cast
 
 from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field, ValidationError, model_validator
 
+from aladin_index.search.request import (
+    MAX_ASKED_ID_CHARS,
+    REGIONS_DESCRIPTION,
+    Asked,
+    Upload,
+    check_box,
+    check_boxed,
+    one_of,
+    parse_box,
+)
 from aladin_index.search.results import Box
 from aladin_network.errors import InputError
-from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
+from aladin_service.http.bodies import StrictBody, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
-from aladin_service.http.query_parts import (
-    BOX_DESCRIPTION,
-    MAX_ASKED_ID_CHARS,
-    QueryBox,
-    box_in_url,
-    box_of,
-)
 from aladin_service.http.router import ServiceRouter
-from aladin_service.http.routes.search import REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_bytes import PhotoBytes
 from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
@@ -84,21 +86,18 @@ def check_size(service: ServiceState, size: int | None) -> None:
         raise InputError(f"size: at most {largest} px, got {size}")
 
 
-class ExplainBody(StrictBody):
+class ExplainBody(StrictBody, Asked):  # pyright: ignore[reportGeneralTypeIssues]
     """A photo that is not in the index, and a text, or a photo, that is in the index."""
 
-    image: Upload | None = Field(
-        default=None, description="A picture file; in JSON as base64 or a data URL."
-    )
+    text: ClassVar[str | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
     regions: Upload | None = Field(
         default=None,
         description=REGIONS_DESCRIPTION + " Drawn on `image`, or on an empty panel.",
     )
-    id: str = Field(
+    id: str = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
         max_length=MAX_ASKED_ID_CHARS,
         description="A text of the index; with `box`, a photo or a text.",
     )
-    box: QueryBox | None = Field(default=None, description=BOX_DESCRIPTION)
 
     @model_validator(mode="after")
     def _some_photo(self) -> ExplainBody:
@@ -108,11 +107,12 @@ class ExplainBody(StrictBody):
 
     def query(self) -> PhotoQuery | RegionsQuery:
         """Return the photo, or its regions."""
-        box = box_of(self.box)
+        box = None if self.box is None else check_box(self.box)
+        image = None if self.image is None else cast(bytes, self.image)
         if self.regions is not None:
-            return RegionsQuery(self.regions, self.image, box=box)
-        assert self.image is not None  # by _some_photo
-        return PhotoQuery(self.image, box=box)
+            return RegionsQuery(self.regions, image, box=box)
+        assert image is not None  # by _some_photo
+        return PhotoQuery(image, box=box)
 
 
 async def read_explain_body(request: Request, service: Service) -> ExplainBody:
@@ -159,12 +159,8 @@ async def read_box(
         ),
     ] = None,
 ) -> Box | None:
-    """Read the box of a pair.
-
-    Raises:
-        InputError: If it is no box.
-    """
-    return None if box is None else box_in_url(box)
+    """Read the box of a pair: four numbers with commas between them."""
+    return None if box is None else parse_box(box)
 
 
 ExplainedBox = Annotated[Box | None, Depends(read_box)]
@@ -173,24 +169,11 @@ ExplainedBox = Annotated[Box | None, Depends(read_box)]
 def pair_query(
     text: str | None, query_id: str | None, box: Box | None = None
 ) -> TextQuery | ItemQuery:
-    """Return the query of a pair.
-
-    Args:
-        text: Words, or None.
-        query_id: Id of an item of the index, or None.
-        box: Part of the item's photo, or None.
-
-    Raises:
-        InputError: If both or none are given, or a box beside a text.
-    """
-    if (text is None) == (query_id is None):
-        got = "none" if text is None else "both"
-        raise InputError(f"expected exactly one of text and query_id, got {got}")
-    if query_id is not None:
-        return ItemQuery(query_id, box=box)
+    """Return the query of a pair: a text, or an item of the index or a part of its photo."""
+    name = one_of({"text": text, "query_id": query_id})
     if box is not None:
-        raise InputError("box: expected a photo beside it, by query_id, got text")
-    return TextQuery(text or "")
+        check_boxed(box, name)
+    return TextQuery(text or "") if query_id is None else ItemQuery(query_id, box=box)
 
 
 @router.get(

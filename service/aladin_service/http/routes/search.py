@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Annotated, ClassVar
 
 from fastapi import Request, Response
 from pydantic import ConfigDict, Field, ValidationError, model_validator
@@ -12,11 +12,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aladin_index.items.filters import parse_filter
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
+from aladin_index.search.request import (
+    ALL_DESCRIPTION,
+    MAX_PARTS,
+    NOT_DESCRIPTION,
+    SearchPart,
+    SearchRequest,
+)
 from aladin_index.search.results import SearchAnswer
-from aladin_network.errors import AladinError, TextTooLongError
+from aladin_network.errors import AladinError, InputError, TextTooLongError
 from aladin_network.types import Target
+from aladin_service.door import query_of
 from aladin_service.http.access.rate_limits import charge
-from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
+from aladin_service.http.bodies import StrictBody, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import (
     answer_error,
     error_docs,
@@ -25,35 +33,10 @@ from aladin_service.http.error_responses import (
 )
 from aladin_service.http.errors import MAX_ANSWER_BYTES, AnswerTooLargeError
 from aladin_service.http.middleware import declared_length
-from aladin_service.http.query_parts import (
-    ALL_DESCRIPTION,
-    BOX_DESCRIPTION,
-    LIKE_DESCRIPTION,
-    MAX_ASKED_ID_CHARS,
-    NOT_DESCRIPTION,
-    PART_FIELDS,
-    ItemId,
-    PartBody,
-    QueryBox,
-    box_of,
-    check_boxed,
-    check_parts,
-    query_of_parts,
-)
 from aladin_service.http.router import ServiceRoute, ServiceRouter
 from aladin_service.http.shared_state import ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
-from aladin_service.search.job import (
-    MAX_EXAMPLES,
-    MAX_PARTS,
-    Answered,
-    ItemQuery,
-    PhotoQuery,
-    Query,
-    RegionsQuery,
-    SearchJob,
-    TextQuery,
-)
+from aladin_service.search.job import Answered, SearchJob, TextQuery
 from aladin_service.work.workers import Workers
 
 # Of a part that is compared with all items, next to the candidates alone.
@@ -61,92 +44,53 @@ _EXHAUSTIVE_COST = 4
 
 _OPTIONS = frozenset(OPTION_NAMES)
 _DEFAULTS = SearchOptions()
-_QUERIES = ("text", "image", "id", "regions")
-
-REGIONS_DESCRIPTION = (
-    "Regions that a detector found in a photo, for an index whose model reads regions: an npz file"
-    " with `vectors` (regions x numbers), `boxes` (in fractions of the photo, or in pixels with"
-    " `image_size`) and perhaps `labels` and `detector`."
-)
 
 # A shorter body is taken for a text or the id of an item, which wait for the same slots: it has no
 # room for a photo. A longer one is read first: it may belong to a queue with free places.
 _TEXT_BYTES = 2048
 
 
-class _QueryFields:
-    """The forms of a query in a request, of which exactly one is given."""
+class PartBody(StrictBody, SearchPart):  # pyright: ignore[reportGeneralTypeIssues]
+    """A part of a query: exactly one of the first three fields, its box and its weight."""
 
-    text: str | None = Field(default=None, description="Words to search for.")
-    image: Upload | None = Field(
-        default=None, description="A picture file; in JSON as base64 or a data URL."
-    )
-    id: str | None = Field(
-        default=None,
-        max_length=MAX_ASKED_ID_CHARS,
-        description="An item of the index; it is not among its own hits.",
-    )
-    regions: Upload | None = Field(default=None, description=REGIONS_DESCRIPTION)
-    box: QueryBox | None = Field(
-        default=None,
-        description=BOX_DESCRIPTION + " With image, regions, or the id of a photo.",
-    )
-    # Validation ends at the first entry that is wrong or one too many: a body has room for 300,000.
-    all: list[PartBody] | None = Field(
-        default=None, max_length=MAX_PARTS, fail_fast=True, description=ALL_DESCRIPTION
-    )
-    not_: list[PartBody] | None = Field(
-        default=None,
-        alias="not",
-        max_length=MAX_PARTS,
-        fail_fast=True,
-        description=NOT_DESCRIPTION,
-    )
-    like: list[ItemId] | None = Field(
-        default=None, max_length=MAX_EXAMPLES, fail_fast=True, description=LIKE_DESCRIPTION
-    )
+    model_config = ConfigDict(title="QueryPart")
+
+    @model_validator(mode="after")
+    def _one_query(self) -> PartBody:
+        try:
+            self.check()
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+# Validation ends at the first entry that is wrong or one too many: a body has room for 300,000.
+_Parts = Annotated[list[PartBody], Field(max_length=MAX_PARTS, fail_fast=True)]
 
 
 # The dataclass is frozen; the model that takes over its fields need not be.
-class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[reportGeneralTypeIssues]
+class SearchBody(StrictBody, SearchRequest):  # pyright: ignore[reportGeneralTypeIssues]
     """What to search for, and the options.
 
-    Exactly one of the first four fields is given, or a query of several parts: `all`, `like` or
-    both, and perhaps `not`.
+    Exactly one of `text`, `image`, `id` and `regions` is given, or a query of several parts:
+    `all`, `like` or both, and perhaps `not`.
     """
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"text": "two dogs in the snow", "k": 5}]},
     )
 
+    target: ClassVar[Target | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    all: _Parts | None = Field(default=None, description=ALL_DESCRIPTION)
+    not_: _Parts | None = Field(default=None, alias="not", description=NOT_DESCRIPTION)
+
     @model_validator(mode="after")
     def _one_query(self) -> SearchBody:
-        fields = vars(self)
-        given = [name for name in _QUERIES if fields[name] is not None]
-        asked = [*given, "box"] if self.box is not None else given
-        if self.all or self.not_ or self.like:
-            check_parts(self.all or [], self.not_ or [], self.like or [], asked)
-        elif len(given) != 1:
-            got = " and ".join(given) or "none"
-            raise ValueError(
-                f"expected exactly one of {', '.join(_QUERIES)}, or the parts of a query, got {got}"
-            )
-        elif self.box is not None:
-            check_boxed(self.box, given[0])
+        try:
+            self.check_query()
+        except InputError as error:
+            raise ValueError(str(error)) from None
         return self
-
-    def query(self) -> Query:
-        """Return what to search for."""
-        if self.text is not None:
-            return TextQuery(self.text)
-        box = box_of(self.box)
-        if self.image is not None:
-            return PhotoQuery(self.image, box=box)
-        if self.regions is not None:
-            return RegionsQuery(self.regions, box=box)
-        if self.id is not None:
-            return ItemQuery(self.id, box=box)
-        return query_of_parts(self.all or [], self.not_ or [], self.like or [])
 
     @property
     def cost(self) -> int:
@@ -155,7 +99,6 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
         return parts * (_EXHAUSTIVE_COST if self.candidates == "exhaustive" else 1)
 
     def options(self) -> SearchOptions:
-        """Return how to search, without the query."""
         given = self.model_fields_set & _OPTIONS
         if not given:
             return _DEFAULTS
@@ -166,28 +109,12 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
 async def read_search_body(request: Request, service: ServiceState) -> SearchBody:
     """Read a search request, JSON or multipart.
 
-    Raises:
-        ContentTypeError: If the body is neither.
-        InputError: If it is malformed, or a field is unknown, missing or invalid.
-        BodyTooLargeError: If it exceeds the limit (by the middleware, while it is read).
+    Only in JSON is the text "10" no number: a form has texts only.
     """
-    body = await read_body(request, service, json_fields=("filter", "box", *PART_FIELDS))
-    strict = body.kind == "json"
-    return await run_sized(service, body.num_bytes, validated_body, body.fields, strict=strict)
-
-
-def validated_body(fields: dict[str, Any], *, strict: bool = True) -> SearchBody:
-    """Validate the fields of a search request.
-
-    Args:
-        fields: Fields of the request.
-        strict: Whether the text "10" is no number, as in JSON; a form has texts only.
-
-    Raises:
-        InputError: If a field is unknown, missing or invalid.
-    """
+    body = await read_body(request, service, json_fields=("filter", "box", "all", "not", "like"))
+    validate, strict = SearchBody.model_validate, body.kind == "json"
     try:
-        return SearchBody.model_validate(fields, strict=strict)
+        return await run_sized(service, body.num_bytes, validate, body.fields, strict=strict)
     except ValidationError as error:
         raise invalid_input(error) from None
 
@@ -195,16 +122,9 @@ def validated_body(fields: dict[str, Any], *, strict: bool = True) -> SearchBody
 SEARCH_REQUEST_DOCS = request_docs(SearchBody.model_json_schema(), form_title="SearchForm")
 
 
-async def run_search(
-    service: ServiceState, query: Query, target: Target, options: SearchOptions
-) -> Answered:
-    """Let a worker answer one query, and count it; cancelling it withdraws the query.
-
-    Raises:
-        InputError: If the text is too long, or the filter is too large or malformed.
-        AnswerTooLargeError: If the hits with their texts and metadata are too large.
-        AladinError: If the search fails, see `Workers.search`.
-    """
+async def run_search(service: ServiceState, search: SearchRequest, target: Target) -> Answered:
+    """Let a worker answer one query, and count it; cancelling it withdraws the query."""
+    query, options = query_of(search), search.options()
     # Checked before the query waits for a worker and is sent to the worker's process.
     most = service.settings.max_text_chars
     if isinstance(query, TextQuery) and len(query.text) > most:
@@ -237,8 +157,7 @@ def _add_route(target: Target, description: str) -> None:
         body = await read_search_body(request, service)
         if body.all or body.candidates is not None:
             charge(request, body.cost)
-        search = run_search(service, body.query(), target, body.options())
-        answered = await until_disconnect(request, search)
+        answered = await until_disconnect(request, run_search(service, body, target))
         return Response(answered.body, media_type="application/json")
 
     router.add_api_route(
