@@ -11,8 +11,7 @@ import torch
 
 from aladin_network.encoders.base import Features
 from aladin_network.types import NullProgress
-from aladin_training.batches.feature_cache import FeatureCache
-from aladin_training.batches.resident_features import ResidentFeatures, fastest_source
+from aladin_training.batches.feature_cache import FeatureCache, ResidentFeatures, fastest_source
 from aladin_training.comparison.compare import compare
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.step_time import RandomSources

@@ -13,6 +13,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ConfigError, InputError, RegionError
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import NullProgress
+from aladin_training.config.defaults import Lists
 from aladin_training.data import read_records
 from aladin_training.data.regions import RegionStore, open_regions
 from aladin_training.data.regions.checked import CheckedRegions
@@ -96,18 +97,10 @@ def test_negatives_are_mined_from_regions(
     folder: Path, tmp_path: Path, trained: RunResult, store: RegionStore
 ) -> None:
     out = tmp_path / "negatives.safetensors"
-    mine_file(
-        trained.checkpoint,
-        folder / "captions.jsonl",
-        "train",
-        out,
-        cache=tmp_path / "cache",
-        num_texts=3,
-        num_images=2,
-        regions=store,
-    )
     checkpoint = load_checkpoint(trained.checkpoint)
     records = read_records(folder / "captions.jsonl", "train", require_photos=False)
+    lists = Lists("matching", 3, 2)
+    mine_file(checkpoint, records, out, cache=tmp_path / "cache", lists=lists, regions=store)
     images, texts = encode_records(checkpoint.model, records, NullProgress(), store)
     scores = images.embedding @ texts.embedding.T
     own = torch.arange(8)[:, None] == torch.arange(8).repeat_interleave(2)

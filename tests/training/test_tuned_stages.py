@@ -306,9 +306,7 @@ def test_the_last_layer_learns_as_in_a_loop_by_hand(recipe_path: Path, tmp_path:
 def _raw_batch(prepared: PreparedRun, stage: StageConfig) -> Batch:
     """The first batch of a stage's first epoch as photos and captions."""
     pairs = prepared.train_set
-    plan = BatchPlan(
-        pairs.captions_of_photo, stage.batch_size, None, pairs.views, f"0:{stage.name}"
-    )
+    plan = BatchPlan(pairs.captions_of_photo, pairs.views, stage, f"0:{stage.name}")
     return pairs.batch(plan.epoch(0)[0])
 
 

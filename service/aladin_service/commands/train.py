@@ -26,7 +26,7 @@ from aladin_service.commands.options import (
 from aladin_service.commands.progress import stderr_progress
 from aladin_service.failures import JOB_FAILED, exit_code
 from aladin_service.library.places import with_start_folder
-from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
+from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS, Lists
 
 
 def _print_recipes(wanted: bool) -> None:
@@ -156,22 +156,23 @@ def mine(
     path of the file is printed on stdout. An existing file with the same content is kept; a file
     mined from other data, by another network or with other settings is never replaced.
     """
+    from aladin_network.checkpoint import load_checkpoint
     from aladin_network.files import check_writable
     from aladin_training.data.records import strict_data
+    from aladin_training.data.selection import read_trained
     from aladin_training.mining.miner import mine_file
 
     check_writable("--out", out)
     store = opened_regions(regions, region_labels)
     with strict_data(strict), stderr_progress() as progress:
+        teacher = load_checkpoint(checkpoint)
+        recipe = teacher.provenance.recipe
         mine_file(
-            checkpoint,
-            data,
-            chosen_split(split),
+            teacher,
+            read_trained(data, chosen_split(split), recipe, require_photos=store is None),
             out,
             cache=cache.expanduser(),
-            score=score,
-            num_texts=texts,
-            num_images=images,
+            lists=Lists(score, texts, images),
             memory_budget_bytes=memory_mb * 2**20,
             progress=progress,
             regions=store,
@@ -290,17 +291,17 @@ def compare(
         find_data_sets,
     )
     from aladin_training.comparison.grid import parse_followers, parse_grid
-    from aladin_training.comparison.plan import load_plan
+    from aladin_training.comparison.plan import Choices, load_plan
     from aladin_training.data.records import strict_data
 
     check_folder_writable(out)
     changes, grids = overrides or [], parse_grid(grid or [])
-    followers = parse_followers(settings_as or [])
+    choices = Choices(grids, select, parse_followers(settings_as or []))
     data_sets = find_data_sets(data or [], out)
     settings = [[*changes, f"data.source={json.dumps(each.source)}"] for each in data_sets]
     folders = [out / each.name for each in data_sets] if len(data_sets) > 1 else [out]
     plans = [
-        load_plan(recipes, seeds, folder, split, baseline, set_, grids, select, folds, followers)
+        load_plan(recipes, seeds, folder, split, baseline, set_, choices, folds)
         for folder, set_ in zip(folders, settings or [changes], strict=True)
     ]
     with strict_data(strict), stderr_progress() as progress:

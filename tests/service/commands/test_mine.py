@@ -17,6 +17,7 @@ from aladin_network.photos.decoding import read_image
 from aladin_service.cli import app
 from aladin_service.commands.train import mine
 from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegatives, load_negatives
+from aladin_training.config.defaults import Lists
 from aladin_training.config.recipe import DataConfig
 from aladin_training.data import read_records
 from aladin_training.mining.miner import MEMORY_BUDGET_BYTES, mine_file
@@ -151,9 +152,7 @@ def test_the_options_default_to_the_librarys_values() -> None:
         return {name: each.default for name, each in inspect.signature(function).parameters.items()}
 
     options, library = defaults(mine), defaults(mine_file)
-    assert options["texts"] == library["num_texts"]
-    assert options["images"] == library["num_images"]
-    assert options["score"] == library["score"]
+    assert Lists() == (options["score"], options["texts"], options["images"])
     assert options["memory_mb"] * 2**20 == MEMORY_BUDGET_BYTES == library["memory_budget_bytes"]
     assert options["cache"] == Path(DataConfig(source="captions.jsonl").cache)
 

@@ -16,6 +16,7 @@ from aladin_training.batches.plan import BatchPlan
 from aladin_training.config.recipe import load_recipe
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.stages.preparation import prepare_run
+from tests.training.short_stage import stage_of
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +27,12 @@ def pairs(recipe_path: Path) -> PairDataset:
 
 
 def plan_of(pairs: PairDataset) -> BatchPlan:
-    return BatchPlan(pairs.captions_of_photo, 5, 2, pairs.views, "0:a")
+    return BatchPlan(pairs.captions_of_photo, pairs.views, stage_of(5, 2), "0:a")
 
 
 @pytest.fixture(scope="module")
 def batches(pairs: PairDataset) -> PlannedBatches:
-    return PlannedBatches(pairs, plan_of(pairs))
+    return pairs.batches(stage_of(5, 2), "0:a")
 
 
 def parts(batch: Batch) -> list[torch.Tensor]:

@@ -7,15 +7,16 @@ from collections import Counter
 import pytest
 
 from aladin_network.errors import ConfigError
-from aladin_training.batches.offline_negatives import OfflineRows
+from aladin_training.batches.batch import OfflineRows
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.parallel.distributed import BatchShare
+from tests.training.short_stage import stage_of
 
 CAPTIONS_OF_PHOTO = [[0, 1], [2], [3, 4, 5], [6], [7, 8]]
 
 
 def plan(captions_per_photo: int | None = None, views: int = 2, seed: str = "0:a") -> BatchPlan:
-    return BatchPlan(CAPTIONS_OF_PHOTO, 2, captions_per_photo, views, seed)
+    return BatchPlan(CAPTIONS_OF_PHOTO, views, stage_of(2, captions_per_photo), seed)
 
 
 def captions_of(batches: list[BatchRows]) -> list[int]:
@@ -49,13 +50,13 @@ def test_an_epoch_of_photos_shows_each_once_with_its_own_captions() -> None:
 
 @pytest.mark.parametrize("captions_per_photo", [None, 2])
 def test_a_share_of_the_photos_is_the_same_in_every_epoch(captions_per_photo: int | None) -> None:
-    part = BatchPlan(CAPTIONS_OF_PHOTO, 1, captions_per_photo, 1, "0:a", share=0.4)
+    part = BatchPlan(CAPTIONS_OF_PHOTO, 1, stage_of(1, captions_per_photo, share=0.4), "0:a")
     shown = [{photo for batch in part.epoch(n) for photo in batch.photos} for n in range(9)]
     assert [len(photos) for photos in shown] == [2] * 9
     assert len(set.union(*shown)) == 2
     captions = {caption for batch in part.epoch(0) for caption in batch.captions}
     assert captions <= {c for photo in shown[0] for c in CAPTIONS_OF_PHOTO[photo]}
-    others = [BatchPlan(CAPTIONS_OF_PHOTO, 1, None, 1, f"{n}:a", share=0.4) for n in range(9)]
+    others = [BatchPlan(CAPTIONS_OF_PHOTO, 1, stage_of(1, share=0.4), f"{n}:a") for n in range(9)]
     assert any({b.photos[0] for b in other.epoch(0)} != shown[0] for other in others)
 
 
@@ -76,7 +77,7 @@ def test_all_views_are_drawn_equally_often() -> None:
 
 
 def test_a_set_smaller_than_the_batch_is_one_batch() -> None:
-    small = BatchPlan([[0], [1]], 128, None, 1, "0")
+    small = BatchPlan([[0], [1]], 1, stage_of(128), "0")
     assert small.batch_size == 2
     assert sorted(small.epoch(0)[0].captions) == [0, 1]
 

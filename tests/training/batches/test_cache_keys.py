@@ -21,7 +21,7 @@ from aladin_network.encoders.base import Features
 from aladin_network.model import AladinModel
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
-from aladin_training.batches.inputs import InputStore, image_digest
+from aladin_training.batches.inputs import Caches, InputStore, image_digest
 from aladin_training.batches.items import PhotoItems, usable_photos
 from aladin_training.parallel.numerics import Precision
 
@@ -101,7 +101,9 @@ def test_features_are_shared_only_if_they_are_computed_alike(
         cache: str, precision: Precision, last_layers: int | None = None
     ) -> list[torch.Tensor]:
         root = tmp_path / cache
-        store = InputStore(items, TEXTS, frozen_model, root, precision, NullProgress(), last_layers)
+        store = InputStore(
+            items, TEXTS, frozen_model, Caches(root, precision, last_layers), NullProgress()
+        )
         found = store.inputs_of(frozen_model)
         both = found.photos.get([0, 1, 2], [0, 0, 0]), found.texts.get([0, 1])
         return [each.states for each in both if isinstance(each, Features)]
@@ -123,7 +125,7 @@ def test_auto_has_the_key_of_the_precision_that_it_stands_for(
 
     def folders(cache: str, precision: Precision) -> set[str]:
         root = tmp_path / cache
-        InputStore(items, TEXTS, frozen_model, root, precision, NullProgress()).inputs_of(
+        InputStore(items, TEXTS, frozen_model, Caches(root, precision), NullProgress()).inputs_of(
             frozen_model
         )
         return {each.name for each in root.iterdir()}

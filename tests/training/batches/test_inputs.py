@@ -25,7 +25,7 @@ from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.feature_cache import FeatureCache
-from aladin_training.batches.inputs import InputStore
+from aladin_training.batches.inputs import Caches, InputStore
 from aladin_training.batches.items import PhotoItems, usable_photos
 from aladin_training.batches.network_inputs import (
     CachedPhotos,
@@ -63,7 +63,7 @@ def frozen_model(build_tiny: Callable[..., AladinModel]) -> AladinModel:
 def store_of(photos: list[PhotoFile], model: AladinModel, cache: Path) -> InputStore:
     items, usable = usable_photos(photos, VIEWS, None, NullProgress())
     assert usable == list(range(len(photos)))
-    return InputStore(items, TEXTS, model, cache, "float32", NullProgress())
+    return InputStore(items, TEXTS, model, Caches(cache, "float32"), NullProgress())
 
 
 def test_cached_photos_equal_the_encoder_on_photo_and_mirror_image(
@@ -189,10 +189,10 @@ def test_features_of_frozen_encoders_are_computed_from_cached_states(
 ) -> None:
     model = convolutional(build_tiny, frozen=True)
     items, _ = usable_photos(photos, VIEWS, None, NullProgress())
-    plain = InputStore(items, TEXTS, model, tmp_path / "plain", "float32", NullProgress())
+    plain = InputStore(items, TEXTS, model, Caches(tmp_path / "plain", "float32"), NullProgress())
     expected = plain.inputs_of(model).photos.get([0, 1, 2], [0, 1, 0])
     store = InputStore(
-        items, TEXTS, model, tmp_path / "cache", "float32", NullProgress(), last_layers=1
+        items, TEXTS, model, Caches(tmp_path / "cache", "float32", 1), NullProgress()
     )
     found = store.inputs_of(model).photos.get([0, 1, 2], [0, 1, 0])
     assert isinstance(found, Features)
@@ -209,7 +209,7 @@ def test_features_of_frozen_encoders_are_computed_from_cached_states(
     assert (after.states - found.states).abs().max() > 1e-3
     monkeypatch.undo()
     expected = (
-        InputStore(items, TEXTS, model, tmp_path / "other", "float32", NullProgress())
+        InputStore(items, TEXTS, model, Caches(tmp_path / "other", "float32"), NullProgress())
         .inputs_of(model)
         .photos.get([0, 1, 2], [0, 1, 0])
     )
@@ -304,7 +304,7 @@ def test_captions_that_are_too_long_are_cut_and_counted_in_training_and_evaluati
     captions = ("red " * 600, "red " * 30, "a red dog")
     record = Record(id="a", photo=photos[0], uri="a.png", captions=captions)
     said = "1 of 3 captions are longer than the network reads, and cut"
-    found = PairDataset.prepare([record], model, tmp_path, [""], "float32", NullProgress())
+    found = PairDataset.prepare([record], model, Caches(tmp_path, "float32"), [""], NullProgress())
     assert caplog.messages[-1].startswith(said)
     batch = found.inputs.texts.get([0, 1])
     assert isinstance(batch, TextBatch)

@@ -24,6 +24,7 @@ from aladin_training.config.recipe import load_recipe
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import run_recipe
 from aladin_training.stages.sources import stage_history
+from tests.training.short_stage import stage_of
 
 CAPTIONS_OF_PHOTO = [[2 * photo, 2 * photo + 1] for photo in range(40)]
 WIDTH_PX = 200
@@ -41,7 +42,8 @@ def gradient(tmp_path: Path) -> PhotoItems:
 
 
 def test_a_share_of_the_photos_is_shown_in_a_new_crop() -> None:
-    plan = BatchPlan(CAPTIONS_OF_PHOTO, 10, 1, 2, "0:a", new_crops=0.25)
+    stage = stage_of(10, 1, new_crops=0.25)
+    plan = BatchPlan(CAPTIONS_OF_PHOTO, 2, stage, "0:a")
     shown = Counter(
         view for epoch in range(100) for batch in plan.epoch(epoch) for view in batch.views
     )
@@ -50,7 +52,9 @@ def test_a_share_of_the_photos_is_shown_in_a_new_crop() -> None:
     assert shown[0] == pytest.approx(1500, abs=150)
     assert shown[1] == pytest.approx(1500, abs=150)
     assert max(shown[view] for view in new) == 1
-    assert plan.epoch(3) == BatchPlan(CAPTIONS_OF_PHOTO, 10, 1, 2, "0:a", new_crops=0.25).epoch(3)
+    assert plan.epoch(3) == BatchPlan(
+        CAPTIONS_OF_PHOTO, 2, stage_of(10, 1, new_crops=0.25), "0:a"
+    ).epoch(3)
 
 
 def test_without_new_crops_one_of_the_views_is_drawn() -> None:

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aladin_network.encoders.base import Features
-from aladin_training.batches import resident_features
-from aladin_training.batches.feature_cache import FeatureCache
-from aladin_training.batches.resident_features import ResidentFeatures, fastest_source
+from aladin_training.batches import feature_cache
+from aladin_training.batches.feature_cache import FeatureCache, ResidentFeatures, fastest_source
 
 PROCESSOR = torch.device("cpu")
 KEYS = list("abcdef")
@@ -63,7 +62,7 @@ def test_a_card_holds_what_takes_a_quarter_of_its_free_memory(
         return "resident"
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free_bytes, 10**9))
-    monkeypatch.setattr(resident_features, "ResidentFeatures", copy)
+    monkeypatch.setattr(feature_cache, "ResidentFeatures", copy)
     card = torch.device("cuda", 0)
     assert fastest_source(cache, KEYS, card) == ("resident" if fits else cache)
     assert copied == ([card] if fits else [])

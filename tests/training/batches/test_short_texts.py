@@ -12,12 +12,13 @@ from aladin_network.encoders.base import TextBatch
 from aladin_network.errors import ConfigError
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
-from aladin_training.batches.dataset import PairDataset, PlannedBatches
+from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.plan import BatchPlan
 from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.config.recipe import load_recipe
 from aladin_training.data import Record
 from aladin_training.stages.preparation import prepare_run
+from tests.training.short_stage import stage_of
 
 
 def record(name: str, *captions: str) -> Record:
@@ -74,9 +75,10 @@ def pairs(recipe_path: Path) -> PairDataset:
 def test_batches_show_short_texts_and_mask_them(pairs: PairDataset) -> None:
     short = pairs.short_texts
     assert short is not None
-    plan = BatchPlan(pairs.captions_of_photo, 5, 2, pairs.views, "0:a", None, False, short, 1.0)
-    plain = BatchPlan(pairs.captions_of_photo, 5, 2, pairs.views, "0:a")
-    batches = PlannedBatches(pairs, plan)
+    stage, rows_of = stage_of(5, 2, short_captions=1.0), (pairs.captions_of_photo, pairs.views)
+    plan = BatchPlan(*rows_of, stage, "0:a", None, short)
+    plain = BatchPlan(*rows_of, stage_of(5, 2), "0:a")
+    batches = pairs.batches(stage, "0:a")
     for batch, rows, before in zip(batches.epoch(0), plan.epoch(0), plain.epoch(0), strict=True):
         assert rows.photos == before.photos
         assert isinstance(batch.texts, TextBatch)

@@ -19,7 +19,7 @@ from aladin_training.comparison.grid import (
     parse_grid,
     recipe_grid,
 )
-from aladin_training.comparison.plan import ComparisonPlan, load_plan
+from aladin_training.comparison.plan import Choices, ComparisonPlan, load_plan
 from aladin_training.config.recipe import load_recipe
 
 LR = "final.lr=1e-30,1e-2"
@@ -90,8 +90,7 @@ def test_a_setting_applies_where_it_exists(recipe_path: Path, tmp_path: Path) ->
         1,
         tmp_path / "out",
         overrides=["stage.pupil.lr=0.5", "final.epochs=7", "data.selection=0.4"],
-        grid=parse_grid([LR, "stage.student.weight_decay=0.1,0.2"]),
-        select="selection",
+        choices=Choices(parse_grid([LR, "stage.student.weight_decay=0.1,0.2"]), "selection"),
     )
     assert [recipe.final_stage.epochs for recipe in plan.recipes] == [7, 7]
     assert plan.recipes[1].final_stage.lr == 0.5
@@ -119,9 +118,11 @@ def test_a_recipe_takes_over_what_was_chosen_for_another(recipe_path: Path, tmp_
             1,
             tmp_path / "out",
             overrides=["data.selection=0.4", "stage.joint.epochs=1", "final.epochs=1"],
-            grid=parse_grid([LR, "stage.student.weight_decay=0.1,0.2"]),
-            select="selection",
-            followers=parse_followers(followers),
+            choices=Choices(
+                parse_grid([LR, "stage.student.weight_decay=0.1,0.2"]),
+                "selection",
+                parse_followers(followers),
+            ),
         )
 
     following = plan("other=test")
@@ -154,9 +155,9 @@ def test_a_recipe_takes_over_what_was_chosen_for_another(recipe_path: Path, tmp_
 def test_a_choice_needs_a_split_that_is_not_reported(recipe_path: Path, tmp_path: Path) -> None:
     grid = parse_grid([LR])
     with pytest.raises(ConfigError, match="other than the reported one, got 'val'"):
-        load_plan([recipe_path], 1, tmp_path, grid=grid, select="val")
+        load_plan([recipe_path], 1, tmp_path, choices=Choices(grid, "val"))
     with pytest.raises(ConfigError, match="keeps no photos apart"):
-        load_plan([recipe_path], 1, tmp_path, grid=grid, select="selection")
+        load_plan([recipe_path], 1, tmp_path, choices=Choices(grid, "selection"))
 
 
 def test_the_chosen_settings_are_trained_with_all_seeds(recipe_path: Path, tmp_path: Path) -> None:
@@ -172,8 +173,7 @@ def test_the_chosen_settings_are_trained_with_all_seeds(recipe_path: Path, tmp_p
             2,
             tmp_path / "out",
             overrides=["data.selection=0.4", "stage.joint.epochs=1", "stage.student.epochs=1"],
-            grid=parse_grid([LR]),
-            select="selection",
+            choices=Choices(parse_grid([LR]), "selection"),
         )
 
     result = compare(plan(), step_times=False)

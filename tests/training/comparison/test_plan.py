@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aladin_network.errors import ConfigError
-from aladin_training.comparison.plan import ComparisonPlan, find_recipes, load_plan
+from aladin_training.comparison.plan import Choices, ComparisonPlan, find_recipes, load_plan
 from aladin_training.config.recipe import Recipe
 
 
@@ -70,7 +70,7 @@ def test_a_file_with_variants_stands_for_all_of_them(recipe_path: Path, tmp_path
         'slow = { "final.lr" = 0.1 }\nfast = { "final.lr" = 0.2 }\n'
     )
     grid = {"final.epochs": ("3", "4")}
-    plan = load_plan([path], 1, tmp_path, overrides=["seed=9"], grid=grid, select="other")
+    plan = load_plan([path], 1, tmp_path, overrides=["seed=9"], choices=Choices(grid, "other"))
     assert [recipe.name for recipe in plan.recipes] == ["table-slow", "table-fast"]
     assert [recipe.final_stage.lr for recipe in plan.recipes] == [0.1, 0.2]
     assert [recipe.seed for recipe in plan.recipes] == [9, 9]

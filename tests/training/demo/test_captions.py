@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from aladin_training.demo.captions import Mention, Statement, write_captions
+from aladin_training.demo.captions import Statement, write_captions
 from aladin_training.demo.layout import COLOURS, SHAPES, Scene, SceneObject, deal_group
 
 SIZES = {"small": "small", "little": "small", "tiny": "small"} | {
@@ -92,30 +92,32 @@ RED_ABOVE_BLUE = Scene(
 )
 
 
-def statement(first: Mention, second: Mention, relation: str | None = None) -> Statement:
-    return Statement(mentions=(first, second), relation=relation, background=None)
+def statement(
+    *things: dict[str, str], relation: str | None = None, background: str | None = None
+) -> Statement:
+    return Statement(things=things, relation=relation, background=background)
 
 
-def mention(shape: str, colour: str | None = None, pattern: str | None = None) -> Mention:
-    return Mention(shape=shape, colour=colour, pattern=pattern, size=None)
+def mention(shape: str, **attributes: str) -> dict[str, str]:
+    return {"shape": shape, **attributes}
 
 
 @pytest.mark.parametrize(
     ("said", "holds"),
     [
-        (statement(mention("circle", "red"), mention("square", "blue")), True),
-        (statement(mention("circle", "blue"), mention("square", "red")), False),
+        (statement(mention("circle", colour="red"), mention("square", colour="blue")), True),
+        (statement(mention("circle", colour="blue"), mention("square", colour="red")), False),
         (statement(mention("circle"), mention("square", pattern="striped")), True),
         (statement(mention("circle", pattern="striped"), mention("square")), False),
-        (statement(mention("circle"), mention("square"), "above"), True),
-        (statement(mention("square"), mention("circle"), "above"), False),
-        (statement(mention("square"), mention("circle"), "below"), True),
-        (Statement(mentions=(mention("circle"),), relation=None, background="sea"), True),
-        (Statement(mentions=(mention("circle"),), relation=None, background="snow"), False),
-        (Statement(mentions=(mention("star"),), relation=None, background=None), False),
+        (statement(mention("circle"), mention("square"), relation="above"), True),
+        (statement(mention("square"), mention("circle"), relation="above"), False),
+        (statement(mention("square"), mention("circle"), relation="below"), True),
+        (statement(mention("circle"), background="sea"), True),
+        (statement(mention("circle"), background="snow"), False),
+        (statement(mention("star")), False),
     ],
 )
-def test_what_holds_of_a_red_circle_above_a_striped_blue_square(
+def test_a_statement_holds_of_a_red_circle_above_a_striped_blue_square(
     said: Statement, holds: bool
 ) -> None:
     assert said.holds(RED_ABOVE_BLUE) is holds

@@ -7,7 +7,10 @@ from pathlib import Path
 
 from PIL import Image
 
+from aladin_network.checkpoint import load_checkpoint
 from aladin_network.types import NullProgress
+from aladin_training.config.defaults import Lists
+from aladin_training.data import read_records
 from aladin_training.mining.miner import mine_file
 
 
@@ -39,16 +42,8 @@ def test_a_given_progress_is_told_of_everything(tiny_checkpoint: Path, tmp_path:
     progress = Recorder()
     out = tmp_path / "negatives.safetensors"
     cache = tmp_path / "cache"
-    mine_file(
-        tiny_checkpoint,
-        data,
-        None,
-        out,
-        cache=cache,
-        num_texts=4,
-        num_images=2,
-        progress=progress,
-    )
+    checkpoint, lists = load_checkpoint(tiny_checkpoint), Lists("matching", 4, 2)
+    mine_file(checkpoint, read_records(data), out, cache=cache, lists=lists, progress=progress)
     assert out.exists()
     assert ("photos", 5) in progress.totals
     assert ("captions", 10) in progress.totals

@@ -18,12 +18,14 @@ from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.grid import parse_grid
 from aladin_training.comparison.measures import MEASURES
 from aladin_training.comparison.plan import (
+    Choices,
     ComparisonPlan,
     PlannedRun,
     find_recipes,
     load_plan,
 )
 from aladin_training.comparison.tables import SCORES
+from aladin_training.config.defaults import Lists
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.shipped import recipes_folder
 from aladin_training.config.toml_files import variants_of
@@ -43,14 +45,11 @@ def test_negatives_mined_by_another_network_s_run(
     miner = run_recipe(cheap, tmp_path / "mh", shared=shared / "stages").checkpoint
     file = tmp_path / "negatives.safetensors"
     mine_file(
-        miner,
-        scenes,
-        "train",
+        load_checkpoint(miner),
+        read_records(scenes, "train"),
         file,
         cache=shared / "cache",
-        num_texts=5,
-        num_images=3,
-        progress=NullProgress(),
+        lists=Lists("matching", 5, 3),
     )
     offline = {"file": str(file), "miner": str(miner), "num_texts": 5, "num_images": 3}
     student = tiny(
@@ -148,7 +147,9 @@ def plan_of(shell: str, out: Path) -> ComparisonPlan | None:
         assert load_recipe(recipes[0], settings).stage, shell
         return None
     baseline = words[words.index("--baseline") + 1] if "--baseline" in words else None
-    return load_plan(recipes, 1, out, "val", baseline, settings, parse_grid(grid), "selection")
+    return load_plan(
+        recipes, 1, out, "val", baseline, settings, Choices(parse_grid(grid), "selection")
+    )
 
 
 def test_the_recipes_of_every_command_make_a_run_or_a_comparison(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from PIL import Image
 from aladin_network.encoders.base import TextBatch
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import Batch
-from aladin_training.streaming.tar_stream import PhotoStream, open_stream
+from aladin_training.streaming.streamed_batches import PhotoStream
+from aladin_training.streaming.tar_stream import open_stream
 
 
 class RedOfPhoto:

@@ -24,8 +24,8 @@ from aladin_training.parallel.distributed import BatchShare
 from aladin_training.streaming import streamed_batches as batches_module
 from aladin_training.streaming import tar_stream as samples_module
 from aladin_training.streaming.draws import ShuffleBuffer
-from aladin_training.streaming.streamed_batches import StreamedBatches
-from aladin_training.streaming.tar_stream import PhotoStream
+from aladin_training.streaming.streamed_batches import PhotoStream, StreamedBatches
+from tests.training.short_stage import stage_of
 
 COUNTS = [5, 1, 7, 4, 6]  # 23 photos
 Open = Callable[..., PhotoStream]
@@ -57,7 +57,7 @@ def shown(batches: StreamedBatches, epoch: int, read_batch: Callable[..., Any]) 
 def test_every_photo_comes_once_with_captions_of_its_own(
     photos: PhotoStream, read_batch: Callable[..., Any]
 ) -> None:
-    batches = StreamedBatches(photos, 4, None, "0")
+    batches = photos.batches(stage_of(4), "0")
     assert batches.batches_per_epoch == 5
     orders: set[tuple[int, ...]] = set()
     captions: Counter[tuple[int, ...]] = Counter()
@@ -78,7 +78,7 @@ def test_every_photo_comes_once_with_captions_of_its_own(
 
 def test_several_captions_of_a_photo(photos: PhotoStream, read_batch: Callable[..., Any]) -> None:
     for captions_per_photo in (2, 3):  # a photo has two
-        batch = next(StreamedBatches(photos, 3, captions_per_photo, "0").epoch(0))
+        batch = next(photos.batches(stage_of(3, captions_per_photo), "0").epoch(0))
         each = read_batch(batch)
         described = [photo for photo in each.photos for _ in range(captions_per_photo)]
         assert [photo for photo, _ in each.captions] == described
@@ -90,7 +90,7 @@ def test_several_captions_of_a_photo(photos: PhotoStream, read_batch: Callable[.
 def test_a_batch_larger_than_the_stream_holds_all_of_it(
     photos: PhotoStream, read_batch: Callable[..., Any]
 ) -> None:
-    batches = StreamedBatches(photos, 100, None, "0")
+    batches = photos.batches(stage_of(100), "0")
     assert batches.batches_per_epoch == 1
     assert sorted(shown(batches, 0, read_batch)) == list(range(23))
 
@@ -104,9 +104,12 @@ def test_the_same_seed_gives_the_same_epoch_wherever_the_tars_lie(
     moved = open_photos(numbered_tars(COUNTS, folder="moved"))
     assert moved.digest == photos.digest
     assert open_photos(numbered_tars([5, 1, 7, 4, 7], folder="more")).digest != photos.digest
-    ours, theirs = StreamedBatches(photos, 4, None, "0"), StreamedBatches(moved, 4, None, "0")
+    ours, theirs = (
+        photos.batches(stage_of(4), "0"),
+        moved.batches(stage_of(4), "0"),
+    )
     assert shown(ours, 1, read_batch) == shown(theirs, 1, read_batch)
-    assert shown(ours, 1, read_batch) != shown(StreamedBatches(photos, 4, None, "1"), 1, read_batch)
+    assert shown(ours, 1, read_batch) != shown(photos.batches(stage_of(4), "1"), 1, read_batch)
 
 
 @pytest.mark.parametrize("shuffle", [1, 8, 100])
@@ -117,7 +120,7 @@ def test_an_epoch_goes_on_from_any_batch(
     shuffle: int,
 ) -> None:
     photos = open_photos(numbered_tars(COUNTS), shuffle, views=("", "mirrored", "crop-1"))
-    batches = StreamedBatches(photos, 3, 2, "0")
+    batches = photos.batches(stage_of(3, 2), "0")
     unbroken = [read_batch(batch) for batch in batches.epoch(4)]
     for start in range(len(unbroken) + 1):
         assert [read_batch(batch) for batch in batches.epoch(4, start)] == unbroken[start:]
@@ -130,7 +133,7 @@ def test_going_on_decodes_nothing_that_came_before_and_opens_no_tar_before(
 ) -> None:
     monkeypatch.setattr("aladin_training.streaming.draws.LEAST_SPARES", 8)
     photos = open_photos(numbered_tars([8] * 6), shuffle=4)
-    batches = StreamedBatches(photos, 4, None, "0")
+    batches = photos.batches(stage_of(4), "0")
     decoded, opened = 0, set[str]()
     decode, read_shard = batches_module.decode_image, samples_module._read_shard
 
@@ -159,7 +162,7 @@ def test_going_on_decodes_nothing_that_came_before_and_opens_no_tar_before(
 def test_shares_put_together_are_the_whole_batch(
     photos: PhotoStream, read_batch: Callable[..., Any], world: int
 ) -> None:
-    batches = StreamedBatches(photos, 5, 2, "0")
+    batches = photos.batches(stage_of(5, 2), "0")
     whole = [read_batch(batch) for batch in batches.epoch(0, 1)]
     parts = [
         [read_batch(batch) for batch in batches.epoch(0, 1, BatchShare(rank, world))]
@@ -185,7 +188,7 @@ def test_each_process_reads_the_bytes_of_its_own_photos_alone(
             yield read
 
     monkeypatch.setattr("aladin_training.streaming.draws.read_samples", counting)
-    batches = StreamedBatches(photos, 4, None, "0")
+    batches = photos.batches(stage_of(4), "0")
     for rank in range(2):
         wanted = 0
         list(batches.epoch(0, share=BatchShare(rank, 2)))
@@ -220,7 +223,7 @@ def test_memory_holds_no_more_than_the_buffer_and_what_is_being_decoded(
         lambda sample, content: read(sample, None if content is None else Content(content)),
     )
     photos = open_photos(numbered_tars([20] * 5), shuffle=16)
-    for _ in StreamedBatches(photos, 4, None, "0").epoch(0):
+    for _ in photos.batches(stage_of(4), "0").epoch(0):
         pass
     assert alive == 0
     # The buffer, and two batches that are being decoded.
@@ -239,12 +242,12 @@ def test_the_same_photo_twice_in_a_batch_is_no_negative_of_itself(
                 (f"{key}.png", picture(number)),
             ]
         path = write_tar(f"tars/{shard}.tar", members)
-    batches = StreamedBatches(open_photos(path.parent), 4, None, "0")
+    batches = open_photos(path.parent).batches(stage_of(4), "0")
     each = read_batch(next(batches.epoch(0)))
     assert sorted(each.photos) == [0, 1, 1, 2]
     expected = [[photo != other for other in each.photos] for photo in each.photos]
     assert each.negatives == expected
-    diagonal = StreamedBatches(open_photos(path.parent), 4, None, "0", "diagonal")
+    diagonal = open_photos(path.parent).batches(stage_of(4, negatives="diagonal"), "0")
     assert sum(map(sum, read_batch(next(diagonal.epoch(0))).negatives)) == 12
 
 
@@ -273,7 +276,7 @@ def test_short_texts_are_no_negatives_of_photos_whose_captions_say_them(
     photos = replace(plain, text_encoder=encoder)
     texts_seen: list[str] = []
     for epoch in range(8):
-        batches = StreamedBatches(photos, 3, None, "0", short_captions=1.0)
+        batches = photos.batches(stage_of(3, short_captions=1.0), "0")
         batch = next(batches.epoch(epoch))
         texts = cast(list[str], batch.texts)
         texts_seen += texts
@@ -303,7 +306,7 @@ def test_a_damaged_photo_ends_a_strict_job(
 ) -> None:
     photos = open_photos(damaged_tars(write_tar, picture, {3}))
     with strict_data(True):
-        batches = StreamedBatches(photos, 5, None, "0")
+        batches = photos.batches(stage_of(5), "0")
     with pytest.raises(ImageError, match=r"0\.tar.*not an image"):
         list(batches.epoch(0))
 
@@ -312,10 +315,10 @@ def test_a_stream_of_which_more_than_half_is_damaged_ends_the_job(
     write_tar: WriteTar, picture: Picture, open_photos: Open
 ) -> None:
     half = open_photos(damaged_tars(write_tar, picture, set(range(0, 20, 2))))
-    assert len(list(StreamedBatches(half, 5, None, "0").epoch(0))) == 4
+    assert len(list(half.batches(stage_of(5), "0").epoch(0))) == 4
     more = open_photos(damaged_tars(write_tar, picture, {*range(0, 20, 2), 1, 3}))
     with pytest.raises(DataError, match="12 photos of an epoch are damaged, more than half"):
-        list(StreamedBatches(more, 5, None, "0").epoch(0))
+        list(more.batches(stage_of(5), "0").epoch(0))
 
 
 def test_captions_that_are_too_long_are_counted_once_an_epoch(
@@ -329,7 +332,7 @@ def test_captions_that_are_too_long_are_counted_once_an_epoch(
         caption = f"{number} {number}{' long' if number < 2 else ''}"
         members += [(f"{number}.png", picture(number)), (f"{number}.txt", caption.encode())]
     path = write_tar("long/0.tar", members)
-    list(StreamedBatches(open_photos(path.parent), 2, None, "0").epoch(3))
+    list(open_photos(path.parent).batches(stage_of(2), "0").epoch(3))
     assert [each for each in caplog.messages if "captions" in each] == [
         "epoch 3: 2 captions are longer than the network reads, and cut (max_tokens of its text "
         "encoder)"
@@ -344,7 +347,9 @@ def test_damaged_photos_are_left_out_and_others_stand_in(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     damaged = {3, 11, 12}
-    batches = StreamedBatches(open_photos(damaged_tars(write_tar, picture, damaged)), 5, None, "0")
+    batches = StreamedBatches(
+        open_photos(damaged_tars(write_tar, picture, damaged)), stage_of(5), "0"
+    )
     with caplog.at_level(logging.WARNING):
         whole = [read_batch(batch) for batch in batches.epoch(0)]
     for each in whole:
@@ -367,7 +372,7 @@ def test_a_stream_of_damaged_photos_alone_is_refused(
 ) -> None:
     source = damaged_tars(write_tar, picture, set(range(20)))
     with pytest.raises(DataError, match="6 damaged photos, and no valid one"):
-        next(StreamedBatches(open_photos(source), 5, None, "0").epoch(0))
+        next(open_photos(source).batches(stage_of(5), "0").epoch(0))
 
 
 def test_photos_that_were_counted_and_are_not_there_are_stood_in_for(
@@ -391,7 +396,7 @@ def test_photos_that_were_counted_and_are_not_there_are_stood_in_for(
         path.with_name(f"{shard:05d}_stats.json").write_text(json.dumps(stats))
     photos = open_photos(path.parent)
     assert photos.stream.photos == 19
-    batches = StreamedBatches(photos, 4, None, "0")
+    batches = photos.batches(stage_of(4), "0")
     with caplog.at_level(logging.WARNING):
         whole = [read_batch(batch) for batch in batches.epoch(0)]
     assert {photo for each in whole for photo in each.photos} <= set(range(19)) - {7, 13}
@@ -422,7 +427,7 @@ def test_many_missing_photos_change_nothing_in_going_on(
         path = write_tar(f"tars/{shard:05d}.tar", members)
         path.with_name(f"{shard:05d}_stats.json").write_text(json.dumps({"successes": 5}))
     monkeypatch.setattr("aladin_training.streaming.draws.LEAST_SPARES", 10)
-    batches = StreamedBatches(open_photos(path.parent), 2, None, "0")
+    batches = open_photos(path.parent).batches(stage_of(2), "0")
     for epoch in range(3):
         whole = [read_batch(batch) for batch in batches.epoch(epoch)]
         assert all(photo % 2 for each in whole for photo in each.photos)
@@ -437,7 +442,7 @@ def test_tars_that_lack_most_of_what_was_counted_are_refused(
     folder = numbered_tars([5])
     (folder / "00000_stats.json").write_text(json.dumps({"successes": 50}))
     with pytest.raises(DataError, match=r"too many photos .* without \*_stats\.json"):
-        list(StreamedBatches(open_photos(folder), 5, None, "0").epoch(0))
+        list(open_photos(folder).batches(stage_of(5), "0").epoch(0))
 
 
 def test_img2datasets_parquet_stands_in_for_captions(
@@ -458,7 +463,7 @@ def test_img2datasets_parquet_stands_in_for_captions(
     )
     tar = write_tar("data/00001.tar", [])
     tar.with_name("00000_stats.json").write_text(json.dumps({"count": 4, "successes": 3}))
-    batches = StreamedBatches(open_photos(tar.parent), 3, None, "0")
+    batches = open_photos(tar.parent).batches(stage_of(3), "0")
     each = read_batch(next(batches.epoch(0)))
     assert sorted(each.captions) == [(0, 0), (2, 0), (3, 0)]
 
@@ -470,7 +475,7 @@ def test_views_are_drawn_at_random(
     for number in range(60):
         members += [(f"{number}.png", half_red), (f"{number}.txt", b"photo 0 0")]
     path = write_tar("a.tar", members)
-    batches = StreamedBatches(open_photos(path, views=("", "mirrored")), 60, None, "0")
+    batches = open_photos(path, views=("", "mirrored")).batches(stage_of(60), "0")
     left = [shown(batches, epoch, read_batch) for epoch in range(2)]
     assert left[0] != left[1]
     for each in left:
@@ -489,23 +494,23 @@ def test_a_share_of_the_photos_is_shown_in_new_crops(
     for number in range(60):
         members += [(f"{number}.png", target.getvalue()), (f"{number}.txt", b"photo 0 0")]
     photos = open_photos(write_tar("a.tar", members))
-    left = shown(StreamedBatches(photos, 60, None, "0", new_crops=0.5), 0, read_batch)
+    left = shown(photos.batches(stage_of(60, new_crops=0.5), "0"), 0, read_batch)
     assert 15 < left.count(0) < 45
     assert len(set(left)) > 15
-    assert left == shown(StreamedBatches(photos, 60, None, "0", new_crops=0.5), 0, read_batch)
-    assert set(shown(StreamedBatches(photos, 60, None, "0"), 0, read_batch)) == {0}
+    assert left == shown(photos.batches(stage_of(60, new_crops=0.5), "0"), 0, read_batch)
+    assert set(shown(photos.batches(stage_of(60), "0"), 0, read_batch)) == {0}
 
 
 def test_a_tar_that_broke_meanwhile_stops_the_epoch(photos: PhotoStream) -> None:
     tar = photos.stream.shards[2].path
     tar.write_bytes(tar.read_bytes()[:3000])
     with pytest.raises(DataError, match=r"00002\.tar: (cut short|damaged)"):
-        list(StreamedBatches(photos, 4, None, "0").epoch(0))
+        list(photos.batches(stage_of(4), "0").epoch(0))
 
 
 def test_stopping_early_leaves_no_thread_and_no_open_file(photos: PhotoStream) -> None:
     before = threading.active_count()
-    batches = StreamedBatches(photos, 4, None, "0").epoch(0)
+    batches = photos.batches(stage_of(4), "0").epoch(0)
     next(batches)
     assert threading.active_count() > before
     batches.close()
@@ -524,5 +529,5 @@ def test_photos_too_large_to_decode_are_not_even_read(
         PhotoFile, "read", lambda self, limit=None: (seen.append(limit), read(self, limit))[1]
     )
     with pytest.raises(DataError, match="damaged photos, and no valid one"):
-        next(StreamedBatches(photos, 4, None, "0").epoch(0))
+        next(photos.batches(stage_of(4), "0").epoch(0))
     assert set(seen) == {1}

@@ -2,33 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
 from aladin_network.encoders.base import Features, ImageBatch, TextBatch, to_device
 
+P = TypeVar("P")
+P2 = TypeVar("P2")
+T = TypeVar("T")
+T2 = TypeVar("T2")
+C = TypeVar("C")
+C2 = TypeVar("C2")
 
-class OfflineBatch(NamedTuple):
-    """Negatives drawn from mined lists, pair by pair of the batch (AOQ).
+
+class OfflinePairs(NamedTuple, Generic[P, T, C]):
+    """Negatives drawn from mined lists for each pair (i, t) of a batch (AOQ).
 
     Attributes:
         images_bar: For each pair, a photo that is hard for its caption.
         texts_bar: For each pair, a caption that is hard for its photo.
         images_tilde: The photos of `texts_bar`.
-        texts_tilde: A caption of each photo of `images_bar`.
-        cross: False where `images_bar` and `texts_bar` match, so that the pair has no cross terms.
+        texts_tilde: A random caption of each photo of `images_bar`.
+        cross: Whether (images_bar, texts_bar) and (images_tilde, texts_tilde) may serve as
+            negative pairs; otherwise the loss drops the pair's cross terms.
     """
 
-    images_bar: ImageBatch | Features
-    texts_bar: TextBatch | Features
-    images_tilde: ImageBatch | Features
-    texts_tilde: TextBatch | Features
-    cross: Bool[Tensor, " pairs"]
+    images_bar: P
+    texts_bar: T
+    images_tilde: P
+    texts_tilde: T
+    cross: C
+
+    def map(
+        self, photos: Callable[[P], P2], texts: Callable[[T], T2], cross: Callable[[C], C2]
+    ) -> OfflinePairs[P2, T2, C2]:
+        """Replace photos, texts and the mask."""
+        return OfflinePairs(
+            photos(self.images_bar),
+            texts(self.texts_bar),
+            photos(self.images_tilde),
+            texts(self.texts_tilde),
+            cross(self.cross),
+        )
+
+
+# Rows of photos and captions, and what a network reads of them.
+OfflineRows = OfflinePairs[list[int], list[int], list[bool]]
+OfflineBatch = OfflinePairs[ImageBatch | Features, TextBatch | Features, Tensor]
 
 
 class Batch(NamedTuple):
@@ -61,12 +85,10 @@ class Batch(NamedTuple):
         """Move to a device."""
         offline = self.offline
         if offline is not None:
-            offline = OfflineBatch(
-                to_device(offline.images_bar, device),
-                to_device(offline.texts_bar, device),
-                to_device(offline.images_tilde, device),
-                to_device(offline.texts_tilde, device),
-                offline.cross.to(device),
+            offline = offline.map(
+                lambda photos: to_device(photos, device),
+                lambda texts: to_device(texts, device),
+                lambda cross: cross.to(device),
             )
         return Batch(
             to_device(self.images, device),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
@@ -15,17 +14,18 @@ from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
-from aladin_training.batches.inputs import InputStore, image_digest, open_features
+from aladin_training.batches.inputs import Caches, InputStore
 from aladin_training.batches.items import check_regions, region_items, usable_photos
 from aladin_training.batches.network_inputs import NetworkInputs, warn_of_long_captions
+from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.batches.short_texts import ShortTexts
+from aladin_training.config.stage import StageConfig
 from aladin_training.data import Record
 from aladin_training.data.records import records_digest
 from aladin_training.data.regions import RegionStore
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
-from aladin_training.parallel.numerics import Precision
 from aladin_training.parallel.threads import prefetch
 
 # Cached features, and photos and captions that go through an encoder, at a time.
@@ -77,13 +77,11 @@ class PairDataset:
         cls,
         records: Sequence[Record],
         model: AladinModel,
-        cache_root: Path,
+        caches: Caches,
         views: Sequence[str],
-        precision: Precision,
         progress: Progress,
         regions: RegionStore | None = None,
         short_captions: bool = False,
-        last_layers: int | None = None,
     ) -> PairDataset:
         """Find the photos that can be used; nothing is encoded before a network reads them.
 
@@ -91,13 +89,11 @@ class PairDataset:
             records: Photos with captions.
             model: Network whose encoders preprocess; other networks that preprocess alike can read
                 the set as well.
-            cache_root: Folder of all caches.
+            caches: Outputs of frozen encoders.
             views: Names of the views, see `view_names`.
-            precision: Precision of frozen encoders.
             progress: Receives photos, now and when features are computed.
             regions: Regions of the photos, for a network that reads these.
             short_captions: Whether shorter texts may replace captions.
-            last_layers: See `InputStore`.
 
         Returns:
             The set as an encoder in training reads it: photos and captions themselves.
@@ -112,10 +108,7 @@ class PairDataset:
         if regions is not None:
             items, kept = region_items(records, encoder, regions), list(records)
         else:
-            cache = None
-            if encoder.frozen:
-                digest = image_digest(encoder)
-                cache = open_features(cache_root, encoder, digest, precision, last_layers)
+            cache = caches.of_photos(encoder) if encoder.frozen else None
             items, usable = usable_photos([each.photo for each in records], views, cache, progress)
             if not usable:
                 raise DataError(records[0].photo.path.parent, None, "no photo can be decoded")
@@ -124,7 +117,7 @@ class PairDataset:
         texts = [caption for record in kept for caption in record.captions]
         warn_of_long_captions(model.text.encoder, texts)
         texts += short_texts.texts if short_texts is not None else []
-        store = InputStore(items, texts, model, cache_root, precision, progress, last_layers)
+        store = InputStore(items, texts, model, caches, progress)
         return cls(store, kept, items.views, short_texts)
 
     def read_by(
@@ -151,6 +144,12 @@ class PairDataset:
     def digest(self) -> str:
         """Digest of photos, captions and their order; a resumed run must find the same."""
         return records_digest(self.records)
+
+    def batches(
+        self, stage: StageConfig, seed: str, offline: OfflineNegatives | None = None
+    ) -> PlannedBatches:
+        """Plan the batches of a stage; see `TrainingSet`."""
+        return PlannedBatches(self, stage, seed, offline)
 
     def batch(
         self,
@@ -282,25 +281,43 @@ class BatchSource(Protocol):
         ...
 
 
+class TrainingSet(Protocol):
+    """Photos and captions to train on: read in any order, or streamed."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of the data; a resumed run must find the same."""
+        ...
+
+    def read_by(
+        self, model: AladinModel, others: Mapping[str, AladinModel] | None = None
+    ) -> TrainingSet:
+        """Return the same set for networks with their present weights."""
+        ...
+
+    def batches(
+        self, stage: StageConfig, seed: str, offline: OfflineNegatives | None = None
+    ) -> BatchSource:
+        """Return the batches of a stage, with mined negatives if it uses them."""
+        ...
+
+
 class PlannedBatches:
     """Batches of a data set whose photos can be read in any order."""
 
     def __init__(
         self,
         pairs: PairDataset,
-        plan: BatchPlan,
-        negatives: Literal["image", "diagonal"] = "image",
+        stage: StageConfig,
+        seed: str,
+        offline: OfflineNegatives | None = None,
     ) -> None:
-        """Combine a data set with the plan of a stage.
-
-        Args:
-            pairs: Photos and captions.
-            plan: Pairs of each batch.
-            negatives: Which pairs count as negatives, see `PairDataset.batch`.
-        """
+        """Plan the batches of a stage; the seed is any text."""
         self._pairs = pairs
-        self._plan = plan
-        self._negatives: Literal["image", "diagonal"] = negatives
+        self._plan = BatchPlan(
+            pairs.captions_of_photo, pairs.views, stage, seed, offline, pairs.short_texts
+        )
+        self._negatives: Literal["image", "diagonal"] = stage.negatives
 
     @property
     def batches_per_epoch(self) -> int:

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from PIL import Image
@@ -33,7 +33,7 @@ from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
-from aladin_training.batches.feature_cache import FeatureCache, content_digest
+from aladin_training.batches.feature_cache import FeatureCache, content_digest, fastest_source
 from aladin_training.batches.items import ImageItems, map_in_threads
 from aladin_training.batches.network_inputs import (
     CachedPhotos,
@@ -45,13 +45,44 @@ from aladin_training.batches.network_inputs import (
     TokenisedTexts,
     preprocess,
 )
-from aladin_training.batches.resident_features import fastest_source
 from aladin_training.parallel.numerics import Precision, chosen_dtype, mixed_precision
 
 PHOTOS_A_PART = 64
 TEXTS_A_PART = 512
+Encoder = ImageEncoder | TokenizedTextEncoder
+
 # A GPU needs more photos at a time than suit the caches of a CPU; texts are small.
 _PHOTOS_AT_A_TIME_ON_GPU = 32
+
+
+class Caches(NamedTuple):
+    """How and where the outputs of frozen encoders are kept.
+
+    Attributes:
+        root: Folder of all caches.
+        precision: Precision of the encoders; the caches hold float16 in any case.
+        last_layers: Number of the image encoder's last layers that some network is trained from,
+            on cached states; frozen encoders are then computed from these states, too. None if
+            there is no such network.
+    """
+
+    root: Path
+    precision: Precision
+    last_layers: int | None = None
+
+    def of_photos(self, encoder: ImageEncoder) -> FeatureCache:
+        """Open the cache of an image encoder's output."""
+        how = "" if self.last_layers is None else f":last {self.last_layers} layers from states"
+        return self.open(encoder, image_digest(encoder), how)
+
+    def open(self, encoder: Encoder, digest: str, how: str = "") -> FeatureCache:
+        """Open the cache of what an encoder computes in one way, which is a part of its key.
+
+        Features in half precision, and those computed from cached states, which are rounded to
+        float16, differ from others. The digest is that of everything else that determines them.
+        """
+        dtype = chosen_dtype(self.precision, _device(encoder))
+        return FeatureCache(self.root, f"{digest}:{dtype}{how}")
 
 
 class InputStore:
@@ -62,10 +93,8 @@ class InputStore:
         items: ImageItems,
         captions: list[str],
         model: AladinModel,
-        cache_root: Path,
-        precision: Precision,
+        caches: Caches,
         progress: Progress,
-        last_layers: int | None = None,
     ) -> None:
         """Refer to photos and captions; nothing is encoded yet.
 
@@ -73,19 +102,13 @@ class InputStore:
             items: Photos, or their regions, by row.
             captions: Captions, and the shorter texts of a training split, by row.
             model: Network that defines how photos and captions are preprocessed.
-            cache_root: Folder of all caches.
-            precision: Precision of frozen encoders; the caches hold float16 in any case.
+            caches: Outputs of frozen encoders.
             progress: Receives the photos and captions that are encoded.
-            last_layers: Number of the image encoder's last layers that some network is trained
-                from, on cached states; frozen encoders are then computed from these states, too.
-                None if there is no such network.
         """
         self._items = items
         self._captions = captions
-        self._cache_root = cache_root
-        self._precision: Precision = precision
+        self._caches = caches
         self._progress = progress
-        self._last_layers = last_layers
         self._states: dict[str, CachedStates] = {}
         self._photos: dict[str, CachedPhotos] = {}
         self._texts: dict[str, CachedTexts] = {}
@@ -125,14 +148,12 @@ class InputStore:
     def _cached_photos(self, encoder: ImageEncoder) -> CachedPhotos:
         key = image_digest(encoder)
         if key not in self._photos:
-            cache = open_features(
-                self._cache_root, encoder, key, self._precision, self._last_layers
-            )
+            cache, last_layers = self._caches.of_photos(encoder), self._caches.last_layers
             if not all(each in cache for each in self._keys):
-                if self._last_layers is None:
+                if last_layers is None:
                     self._fill_photos(cache, encoder)
                 else:
-                    self._fill_from_states(cache, encoder, self._last_layers)
+                    self._fill_from_states(cache, encoder, last_layers)
             features = fastest_source(cache, self._keys, _device(encoder))
             self._photos[key] = CachedPhotos(features, self._items)
         return self._photos[key]
@@ -141,7 +162,7 @@ class InputStore:
         """Return the states that enter the last layers of a divided encoder."""
         key = cast(DividedEncoder, encoder).states_digest()
         if key not in self._states:
-            cache = open_features(self._cache_root, encoder, key, self._precision)
+            cache = self._caches.open(encoder, key)
             self._fill_photos(cache, encoder, states=True)
             features = fastest_source(cache, self._keys, _device(encoder))
             self._states[key] = CachedStates(features, self._items)
@@ -156,7 +177,7 @@ class InputStore:
     def _cached_texts(self, encoder: TokenizedTextEncoder) -> CachedTexts:
         key = text_digest(encoder)
         if key not in self._texts:
-            cache = open_features(self._cache_root, encoder, key, self._precision)
+            cache = self._caches.open(encoder, key)
             keys = [content_digest(text.encode()) for text in self._captions]
             self._fill_texts(encoder, cache, keys)
             features = fastest_source(cache, keys, _device(encoder))
@@ -192,7 +213,9 @@ class InputStore:
                 }
                 if new:
                     photos_of_view = list(new.values())
-                    cache.add(list(new), _encode(encoder, photos_of_view, self._precision, states))
+                    cache.add(
+                        list(new), _encode(encoder, photos_of_view, self._caches.precision, states)
+                    )
             self._progress.advance(len(part))
 
     def _fill_from_states(
@@ -207,7 +230,7 @@ class InputStore:
         for start in range(0, len(missing), PHOTOS_A_PART):
             keys = missing[start : start + PHOTOS_A_PART]
             batch = LayerStates(states.get(keys).states.to(device))
-            with torch.inference_mode(), mixed_precision(self._precision, device):
+            with torch.inference_mode(), mixed_precision(self._caches.precision, device):
                 cache.add(keys, encoder(batch))
             self._progress.advance(len(keys))
         encoder.divide(None)
@@ -225,36 +248,10 @@ class InputStore:
         for start in range(0, len(by_length), TEXTS_A_PART):
             part = by_length[start : start + TEXTS_A_PART]
             batch = encoder.preprocess([text for _, text in part], truncate=True)
-            with torch.inference_mode(), mixed_precision(self._precision, device):
+            with torch.inference_mode(), mixed_precision(self._caches.precision, device):
                 features = encoder(to_device(batch, device))
             cache.add([key for key, _ in part], features)
             self._progress.advance(len(part))
-
-
-def open_features(
-    root: Path,
-    encoder: ImageEncoder | TokenizedTextEncoder,
-    digest: str,
-    precision: Precision,
-    last_layers: int | None = None,
-) -> FeatureCache:
-    """Open the cache of what an encoder computes in one way, which is a part of the cache's key.
-
-    Features in half precision, and those computed from cached states, which are rounded to float16,
-    differ from others.
-
-    Args:
-        root: Folder of all caches.
-        encoder: Encoder, on the device that computes.
-        digest: Digest of everything else that determines its output.
-        precision: Precision of the computation.
-        last_layers: Number of layers that are computed from cached states, or None if all are
-            computed at once.
-    """
-    digest += f":{chosen_dtype(precision, _device(encoder))}"
-    if last_layers is not None:
-        digest += f":last {last_layers} layers from states"
-    return FeatureCache(root, digest)
 
 
 def image_digest(encoder: ImageEncoder) -> str:
@@ -267,12 +264,12 @@ def text_digest(encoder: TokenizedTextEncoder) -> str:
     return _digest(encoder, encoder.tokenizer.to_str())
 
 
-def _digest(encoder: ImageEncoder | TokenizedTextEncoder, more: str) -> str:
+def _digest(encoder: Encoder, more: str) -> str:
     content = _configuration(encoder) + more + encoder.weights_digest()
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _configuration(encoder: ImageEncoder | TokenizedTextEncoder) -> str:
+def _configuration(encoder: Encoder) -> str:
     # Where the weights come from, and whether they may be trained, does not affect the output.
     config = dataclasses.replace(encoder.config, source=None, frozen=False)
     # Only changed fields: a field added later must not invalidate existing caches.

@@ -19,8 +19,8 @@ from aladin_network.encoders.base import (
     TextEncoder,
 )
 from aladin_network.photos.regions import RegionSet
+from aladin_training.batches.feature_cache import FeatureSource
 from aladin_training.batches.items import ImageItems, map_in_threads
-from aladin_training.batches.resident_features import FeatureSource
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,8 @@ from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, DataError, InputError, StaleNegativesError
 from aladin_network.files import atomic_file
 from aladin_network.types import ScoreName
-from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
+from aladin_training.batches.batch import OfflineRows
+from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS, Lists
 
 # Fills the end of a list that has fewer negatives than requested.
 NO_ROW = -1
@@ -69,6 +70,11 @@ class MinedFrom:
     num_texts: int = NUM_TEXTS
     num_images: int = NUM_IMAGES
 
+    @classmethod
+    def of(cls, data: str, model_id: str | None, lists: Lists) -> MinedFrom:
+        """Combine data and network with what is listed."""
+        return cls(data=data, model_id=model_id, **lists._asdict())
+
 
 @dataclass(frozen=True)
 class OfflineNegatives:
@@ -84,25 +90,6 @@ class OfflineNegatives:
     texts: Int32[Tensor, "photos num_texts"]
     images: Int32[Tensor, "captions num_images"]
     mined_from: MinedFrom
-
-
-class OfflineRows(NamedTuple):
-    """Rows of the offline negatives of each pair (i, t) of a batch.
-
-    Attributes:
-        images_bar: Photos from the captions' lists.
-        texts_bar: Captions from the photos' lists.
-        images_tilde: Photos that `texts_bar` describe.
-        texts_tilde: A random caption of each of `images_bar`.
-        cross: Whether (images_bar, texts_bar) and (images_tilde, texts_tilde) may serve as
-            negative pairs; otherwise the loss drops the pair's cross terms.
-    """
-
-    images_bar: list[int]
-    texts_bar: list[int]
-    images_tilde: list[int]
-    texts_tilde: list[int]
-    cross: list[bool]
 
 
 def sample_offline(

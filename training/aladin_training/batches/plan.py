@@ -6,9 +6,11 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
+from aladin_training.batches.batch import OfflineRows
 from aladin_training.batches.items import draw_view
-from aladin_training.batches.offline_negatives import OfflineNegatives, OfflineRows, sample_offline
+from aladin_training.batches.offline_negatives import OfflineNegatives, sample_offline
 from aladin_training.batches.short_texts import ShortTexts
+from aladin_training.config.stage import StageConfig
 from aladin_training.parallel.distributed import BatchShare
 
 T = TypeVar("T")
@@ -29,18 +31,8 @@ class OfflineDraw(NamedTuple):
 
     def of(self, own: slice) -> OfflineDraw:
         """Return the negatives of some of the pairs."""
-        rows = self.rows
-        return OfflineDraw(
-            rows=OfflineRows(
-                images_bar=rows.images_bar[own],
-                texts_bar=rows.texts_bar[own],
-                images_tilde=rows.images_tilde[own],
-                texts_tilde=rows.texts_tilde[own],
-                cross=rows.cross[own],
-            ),
-            views_bar=self.views_bar[own],
-            views_tilde=self.views_tilde[own],
-        )
+        rows = self.rows.map(lambda each: each[own], lambda each: each[own], lambda each: each[own])
+        return OfflineDraw(rows, self.views_bar[own], self.views_tilde[own])
 
 
 class BatchRows(NamedTuple):
@@ -88,62 +80,50 @@ class BatchPlan:
     def __init__(
         self,
         captions_of_photo: list[list[int]],
-        batch_size: int,
-        captions_per_photo: int | None,
         views: int,
+        stage: StageConfig,
         seed: str,
         offline: OfflineNegatives | None = None,
-        coupled: bool = False,
         short_texts: ShortTexts | None = None,
-        short_captions: float = 0.0,
-        share: float = 1.0,
-        new_crops: float = 0.0,
     ) -> None:
         """Plan a stage.
 
         Args:
             captions_of_photo: Rows of each photo's captions, at least one each.
-            batch_size: Photos in a batch; a smaller last batch is dropped unless it is the only
-                one.
-            captions_per_photo: Number K of random captions of each photo, where an epoch shows
-                every photo once; or None for single pairs, where an epoch shows every caption once
-                (the papers' sampling).
             views: Number of views to draw from.
+            stage: Size of a batch, and what of the photos and captions is shown; a smaller last
+                batch is dropped unless it is the only one.
             seed: Any text.
             offline: Mined negatives to draw from for each pair.
-            coupled: How they are drawn, see `sample_offline`.
             short_texts: Shorter texts that replace some captions, or None to show captions only.
-            short_captions: Share of the captions that they replace.
-            share: Share of the photos that are shown, the same ones in every epoch; at least one.
-            new_crops: Share of the photos that are shown in a new crop.
         """
         self._captions_of_photo = captions_of_photo
         self._photos = list(range(len(captions_of_photo)))
-        if share < 1:
-            shown = max(1, round(share * len(self._photos)))
+        if stage.share < 1:
+            shown = max(1, round(stage.share * len(self._photos)))
             self._photos = sorted(random.Random(f"{seed}:share").sample(self._photos, shown))
         self._pairs = [
             (photo, caption) for photo in self._photos for caption in captions_of_photo[photo]
         ]
-        self._captions_per_photo = captions_per_photo
+        self._stage = stage
         self._views = views
         self._seed = seed
         self._offline = offline
-        self._coupled = coupled
         self._short_texts = short_texts
-        self._short_captions = short_captions
-        self._new_crops = new_crops
         self._photo_of_caption = [
             photo for photo, captions in enumerate(captions_of_photo) for _ in captions
         ]
-        items = len(self._pairs) if captions_per_photo is None else len(self._photos)
-        self.batch_size = min(batch_size, items)
-        self.batches_per_epoch = batches_of_epoch(items, batch_size)
+        items = len(self._pairs) if stage.captions_per_photo is None else len(self._photos)
+        self.batch_size = min(stage.batch_size, items)
+        self.batches_per_epoch = batches_of_epoch(items, stage.batch_size)
 
     def epoch(self, epoch: int) -> list[BatchRows]:
         """Return the batches of one epoch."""
         generator = random.Random(f"{self._seed}:{epoch}")
-        captions_of_photo, captions_per_photo = self._captions_of_photo, self._captions_per_photo
+        captions_of_photo, captions_per_photo = (
+            self._captions_of_photo,
+            self._stage.captions_per_photo,
+        )
         if captions_per_photo is None:
             shown = [(photo, [caption]) for photo, caption in self._pairs]
             generator.shuffle(shown)
@@ -166,8 +146,9 @@ class BatchPlan:
             captions=[caption for _, own in shown for caption in own],
             views=self._draw_views(len(shown), generator),
         )
-        if self._short_texts is not None and self._short_captions:
-            captions = self._short_texts.replace(rows.captions, self._short_captions, generator)
+        stage = self._stage
+        if self._short_texts is not None and stage.short_captions:
+            captions = self._short_texts.replace(rows.captions, stage.short_captions, generator)
             rows = rows._replace(captions=captions)
         if self._offline is None:
             return rows
@@ -177,13 +158,13 @@ class BatchPlan:
             self._captions_of_photo,
             self._photo_of_caption,
             generator,
-            self._coupled,
+            coupled=stage.offline is not None and stage.offline.coupled,
         )
         views = [self._draw_views(len(shown), generator) for _ in range(2)]
         return rows._replace(offline=OfflineDraw(mined, *views))
 
     def _draw_views(self, count: int, generator: random.Random) -> list[int]:
-        return [draw_view(self._views, self._new_crops, generator) for _ in range(count)]
+        return [draw_view(self._views, self._stage.new_crops, generator) for _ in range(count)]
 
 
 def draw_captions(captions: Sequence[T], count: int, generator: random.Random) -> list[T]:

@@ -6,10 +6,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from aladin_network.errors import ConfigError
 from aladin_training.comparison.grid import Choice, Grid, RecipeGrid, recipe_grid
 from aladin_training.config.recipe import Recipe, load_recipe
+from aladin_training.config.rules import Rule, check
 from aladin_training.config.toml_files import variants_of
 from aladin_training.data.selection import SELECTION
 from aladin_training.tasks.joint import build_tasks
@@ -70,35 +73,33 @@ class ComparisonPlan:
     followers: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the names.
-
-        Raises:
-            ConfigError: If a name repeats or cannot name a folder, if no recipe has the baseline's
-                name, if settings would be chosen on the split that is reported, or if a recipe
-                would take over the choice of one that is not there or has other settings.
-        """
         self._check_followers()
-        if self.grids and self.select in (None, self.split):
-            raise ConfigError(
-                f"select: expected a split other than the reported one, got {self.select!r}"
-            )
+        check("", self._rules())
+
+    def _rules(self) -> Iterator[Rule]:
+        yield (
+            not self.grids or self.select not in (None, self.split),
+            f"select: expected a split other than the reported one, got {self.select!r}",
+        )
         for recipe in self.recipes if self.select == SELECTION else ():
-            if not recipe.data.selection:
-                raise ConfigError(
-                    f"recipe {recipe.name!r} keeps no photos apart to select on, expected a share "
-                    "such as data.selection=0.125"
-                )
-        if not self.recipes or not self.seeds:
-            raise ConfigError("a comparison needs at least one recipe and one seed")
+            yield (
+                bool(recipe.data.selection),
+                f"recipe {recipe.name!r} keeps no photos apart to select on, expected a share "
+                "such as data.selection=0.125",
+            )
+        yield (
+            bool(self.recipes and self.seeds),
+            "a comparison needs at least one recipe and one seed",
+        )
         names: list[str] = []
-        for recipe in self.recipes:
-            if recipe.name in names:
-                raise ConfigError(f"two recipes are named {recipe.name!r}, expected distinct names")
-            if Path(recipe.name).name != recipe.name:
-                raise ConfigError(f"recipe {recipe.name!r}: expected a name without slashes")
-            names.append(recipe.name)
-        if self.baseline not in names:
-            raise ConfigError(f"baseline {self.baseline!r} is not one of the recipes {names}")
+        for name in (recipe.name for recipe in self.recipes):
+            yield name not in names, f"two recipes are named {name!r}, expected distinct names"
+            yield Path(name).name == name, f"recipe {name!r}: expected a name without slashes"
+            names.append(name)
+        yield (
+            self.baseline in names,
+            f"baseline {self.baseline!r} is not one of the recipes {names}",
+        )
 
     def run(self, recipe: Recipe, seed: int) -> PlannedRun:
         """Return the run of a recipe with a seed."""
@@ -179,6 +180,21 @@ def _each_variant(paths: Sequence[Path]) -> Iterator[tuple[Path, list[str]]]:
             yield path, []
 
 
+class Choices(NamedTuple):
+    """Settings that a comparison chooses.
+
+    Attributes:
+        grid: Values to choose from; each key applies to the recipes that have it.
+        select: Split to choose them on.
+        followers: Recipes that take over the settings chosen for another one, with its name;
+            `CONTROLS` stands for all controls that are added.
+    """
+
+    grid: Grid | None = None
+    select: str | None = None
+    followers: Mapping[str, str] = MappingProxyType({})
+
+
 def load_plan(
     paths: Sequence[Path],
     seeds: int,
@@ -186,10 +202,8 @@ def load_plan(
     split: str = "val",
     baseline: str | None = None,
     overrides: Sequence[str] = (),
-    grid: Grid | None = None,
-    select: str | None = None,
+    choices: Choices | None = None,
     folds: int = 1,
-    followers: Mapping[str, str] | None = None,
 ) -> ComparisonPlan:
     """Read the recipes of a comparison.
 
@@ -201,11 +215,8 @@ def load_plan(
         baseline: Name of a recipe, or None for the first one.
         overrides: ``key=value`` settings, see `load_recipe`; each applies to the recipes that have
             the key.
-        grid: Values to choose from; each key applies to the recipes that have it.
-        select: Split to choose them on.
+        choices: Settings to choose, or None if all are given.
         folds: Number of blocks of a split that are ranked apart.
-        followers: Recipes that take over the settings chosen for another one, with its name;
-            `CONTROLS` stands for all controls that are added.
 
     Raises:
         ConfigError: If a recipe cannot be read, no recipe has a key, or the recipes do not make a
@@ -213,6 +224,7 @@ def load_plan(
     """
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}, expected at least 1")
+    grid, select, followers = choices or Choices()
     lacking = _Lacking()
     recipes: list[Recipe] = []
     grids: list[RecipeGrid] = []
@@ -242,7 +254,7 @@ def load_plan(
         select if grids else None,
         {setting: tuple(names) for setting, names in lacking.names.items()},
         folds=folds,
-        followers=dict(followers or {}),
+        followers=dict(followers),
     )
 
 

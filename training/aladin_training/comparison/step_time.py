@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -29,7 +29,7 @@ from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch
-from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.dataset import PairDataset, TrainingSet
 from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegatives
 from aladin_training.comparison.peak_memory import peak_bytes
 from aladin_training.config.recipe import Recipe
@@ -38,7 +38,6 @@ from aladin_training.loop import StageTrainer
 from aladin_training.parallel.threads import torch_threads
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.setup import set_up_stage
-from aladin_training.streaming.tar_stream import PhotoStream
 
 # Both scores contribute, as in a fitted fusion.
 _HALF = DirectionFusion(weight=0.5)
@@ -55,7 +54,7 @@ class RandomSources:
     A training step takes as long with these as with the real ones.
     """
 
-    def __init__(self, model: AladinModel, train_set: PairDataset | PhotoStream) -> None:
+    def __init__(self, model: AladinModel, train_set: TrainingSet) -> None:
         """Stand in for the earlier stages of a recipe.
 
         Args:
@@ -73,8 +72,8 @@ class RandomSources:
 
     def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
         """Return lists of random captions and photos, never a photo's own captions."""
-        assert isinstance(self._train_set, PairDataset)  # recipes refuse to mine a stream
-        captions_of_photo = self._train_set.captions_of_photo
+        pairs = cast(PairDataset, self._train_set)  # recipes refuse to mine a stream
+        captions_of_photo = pairs.captions_of_photo
         n_photos = len(captions_of_photo)
         first_captions = torch.tensor([captions[0] for captions in captions_of_photo])
         generator = torch.Generator().manual_seed(0)
@@ -84,8 +83,8 @@ class RandomSources:
             return (photos.unsqueeze(1) + steps) % n_photos  # (len(photos), count)
 
         of_photos = other_photos(torch.arange(n_photos), config.num_texts)
-        of_captions = other_photos(self._train_set.image_of_text, config.num_images)
-        mined_from = MinedFrom(data=self._train_set.digest, model_id=None, score=config.score)
+        of_captions = other_photos(pairs.image_of_text, config.num_images)
+        mined_from = MinedFrom(data=pairs.digest, model_id=None, score=config.score)
         return OfflineNegatives(first_captions[of_photos].int(), of_captions.int(), mined_from)
 
 

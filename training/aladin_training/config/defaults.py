@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from aladin_network.types import ScoreName
+
 # Folder for the cached outputs of frozen encoders.
 FEATURE_CACHE = "~/.cache/aladin-search/features"
 
 # Lengths of AOQ's lists; their ratio is that of captions to photos in COCO and Flickr.
 NUM_TEXTS = 300
 NUM_IMAGES = 60
+
+
+class Lists(NamedTuple):
+    """What is listed of hard negatives.
+
+    Attributes:
+        score: Score of the network that ranks them.
+        num_texts: Captions listed for each photo.
+        num_images: Photos listed for each caption.
+    """
+
+    score: ScoreName = "matching"
+    num_texts: int = NUM_TEXTS
+    num_images: int = NUM_IMAGES

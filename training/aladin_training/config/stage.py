@@ -10,7 +10,7 @@ from typing import Any, Literal, cast, get_args
 from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
 from aladin_training.config.anchors import AnchorsConfig
-from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
+from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS, Lists
 from aladin_training.config.rules import Rule, check
 from aladin_training.config.tune import EncoderPart, TuneConfig
 
@@ -125,6 +125,11 @@ class OfflineNegativesConfig:
     num_images: int = NUM_IMAGES
     coupled: bool = False
     content: str | None = None
+
+    @property
+    def lists(self) -> Lists:
+        """What is listed."""
+        return Lists(self.score, self.num_texts, self.num_images)
 
     def __post_init__(self) -> None:
         check("offline: ", self._rules())

@@ -106,3 +106,24 @@ def read_split(
     if not kept:
         raise InputError(f"{source}: the recipe's selection split holds none of its photos")
     return kept
+
+
+def read_trained(
+    source: Path, split: str | None, recipe: str, *, require_photos: bool = True
+) -> list[Record]:
+    """Read a split without the photos that the recipe of a checkpoint kept apart from training.
+
+    Args:
+        source: Data set; see `read_records`, as for the last argument.
+        split: Name of a split, or None for all photos.
+        recipe: `Provenance.recipe` of the checkpoint.
+        require_photos: Skip photos whose file is missing.
+
+    Raises:
+        DataError: If the data set cannot be used.
+    """
+    records = read_records(source, split, require_photos=require_photos)
+    selection = selection_of(recipe)
+    if selection is None or selection.train_split != split:
+        return records
+    return selection.divide(records)[0]

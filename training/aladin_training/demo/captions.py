@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from random import Random
@@ -45,47 +45,38 @@ _CLEAR = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mention:
-    """The words about one object in a caption; None for what is not mentioned."""
-
-    shape: str
-    colour: str | None
-    pattern: str | None
-    size: str | None
-
-    def fits(self, thing: SceneObject) -> bool:
-        """Tell whether all words are true of an object."""
-        words = (
-            (self.colour, thing.colour),
-            (self.pattern, thing.pattern),
-            (self.size, thing.size),
-        )
-        return self.shape == thing.shape and all(word in (None, fact) for word, fact in words)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Statement:
-    """The meaning of a caption.
+    """The meaning of a text about scenes.
 
     Attributes:
-        mentions: Mentions of different objects.
+        things: Attributes of different objects, by name; what is not mentioned is missing.
         relation: Position of the first object relative to the second, or None.
         background: Background, or None if it is not mentioned.
     """
 
-    mentions: tuple[Mention, ...]
-    relation: str | None
-    background: str | None
+    things: tuple[Mapping[str, str], ...]
+    relation: str | None = None
+    background: str | None = None
 
     def holds(self, scene: Scene) -> bool:
         """Tell whether the statement is true of a scene, even vaguely."""
+        return next(self.meant(scene), None) is not None
+
+    def meant(self, scene: Scene) -> Iterator[tuple[SceneObject, ...]]:
+        """Yield the objects of a scene that the statement can mean, in the order of its things."""
         if self.background not in (None, scene.background):
-            return False
-        return any(
-            all(mention.fits(thing) for mention, thing in zip(self.mentions, things, strict=True))
-            and (self.relation is None or lies(things[0], self.relation, things[1]))
-            for things in permutations(scene.objects, len(self.mentions))
-        )
+            return
+        for chosen in permutations(scene.objects, len(self.things)):
+            if all(map(_fits, self.things, chosen)) and (
+                self.relation is None
+                or len(chosen) < 2
+                or lies(chosen[0], self.relation, chosen[1])
+            ):
+                yield chosen
+
+
+def _fits(attributes: Mapping[str, str], thing: SceneObject) -> bool:
+    return all(getattr(thing, name) == value for name, value in attributes.items())
 
 
 def write_captions(
@@ -126,20 +117,17 @@ def _observe(random: Random, scene: Scene) -> Statement:
         widest = max(offset, key=lambda each: offset[each])
         relation = widest if offset[widest] >= _CLEAR else None
     return Statement(
-        mentions=tuple(_mention(random, thing) for thing in things),
+        things=tuple(_mention(random, thing) for thing in things),
         relation=relation,
         background=scene.background if random.random() < 0.3 else None,
     )
 
 
-def _mention(random: Random, thing: SceneObject) -> Mention:
+def _mention(random: Random, thing: SceneObject) -> dict[str, str]:
     pattern_rate = 0.25 if thing.pattern == "plain" else 0.75
-    return Mention(
-        shape=thing.shape,
-        colour=thing.colour if random.random() < 0.9 else None,
-        pattern=thing.pattern if random.random() < pattern_rate else None,
-        size=thing.size if random.random() < 0.5 else None,
-    )
+    rates = {"colour": 0.9, "pattern": pattern_rate, "size": 0.5}
+    said = {name: getattr(thing, name) for name, rate in rates.items() if random.random() < rate}
+    return {"shape": thing.shape, **said}
 
 
 def lies(first: SceneObject, relation: str, second: SceneObject) -> bool:
@@ -154,7 +142,7 @@ def _offset(first: SceneObject, second: SceneObject) -> dict[str, float]:
 
 
 def _phrase(random: Random, statement: Statement) -> str:
-    phrases = [_noun_phrase(random, mention) for mention in statement.mentions]
+    phrases = [_noun_phrase(random, thing) for thing in statement.things]
     if statement.relation is not None:
         relation = random.choice(RELATION_WORDS[statement.relation])
         phrases[:2] = [f"{phrases[0]} {relation} {phrases[1]}"]
@@ -164,17 +152,21 @@ def _phrase(random: Random, statement: Statement) -> str:
     return text
 
 
-def _noun_phrase(random: Random, mention: Mention) -> str:
+def _noun_phrase(random: Random, thing: Mapping[str, str]) -> str:
     words: list[str] = []
-    tail = ""
-    if mention.pattern in PATTERN_TAILS and random.random() < 0.25:
-        tail = " " + PATTERN_TAILS[mention.pattern]
-    elif mention.pattern is not None:
-        words.append(random.choice(PATTERN_WORDS[mention.pattern]))
-    if mention.colour is not None:
-        words.insert(random.randint(0, len(words)), mention.colour)
-    if mention.size is not None:
-        words.insert(0, random.choice(SIZE_WORDS[mention.size]))
-    words.append(mention.shape)
-    article = "an" if words[0][0] in "aeiou" else "a"
-    return f"{article} {' '.join(words)}{tail}"
+    tail, pattern = "", thing.get("pattern")
+    if pattern in PATTERN_TAILS and random.random() < 0.25:
+        tail = " " + PATTERN_TAILS[pattern]
+    elif pattern is not None:
+        words.append(random.choice(PATTERN_WORDS[pattern]))
+    if "colour" in thing:
+        words.insert(random.randint(0, len(words)), thing["colour"])
+    if "size" in thing:
+        words.insert(0, random.choice(SIZE_WORDS[thing["size"]]))
+    words.append(thing["shape"])
+    return f"{article(words[0])} {' '.join(words)}{tail}"
+
+
+def article(word: str) -> str:
+    """Return the indefinite article of a word."""
+    return "an" if word[0] in "aeiou" else "a"

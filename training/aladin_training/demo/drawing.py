@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
@@ -241,29 +242,56 @@ def _texture(
 ) -> Image.Image:
     """Cover a square with the object's colour and pattern, scaled with the radius."""
     texture = Image.new("RGB", (scale, scale), paint)
-    pen = ImageDraw.Draw(texture)
     step = radius * 0.5
     cells = math.ceil(scale / step) + 1
     shift = random.uniform(0, step)
-    if pattern == "striped":
-        slant = random.choice((0.0, 0.6, -0.6))
-        for row in range(-cells, 2 * cells):
-            y = row * step - shift
-            edge = [(0, y - slant * scale / 2), (scale, y + slant * scale / 2)]
-            pen.line(edge, fill=contrast, width=round(step * 0.45))
-    elif pattern == "dotted":
-        dot = step * 0.3
-        for row in range(cells):
-            for column in range(cells):
-                x = (column + 0.5 * (row % 2)) * step - shift
-                y = row * step - shift
-                pen.ellipse((x - dot, y - dot, x + dot, y + dot), fill=contrast)
-    elif pattern == "checkered":
-        for row in range(cells):
-            for column in range(row % 2, cells, 2):
-                x, y = column * step - shift, row * step - shift
-                pen.rectangle((x, y, x + step, y + step), fill=contrast)
+    pen = ImageDraw.Draw(texture)
+    if pattern in _PATTERNS:
+        _PATTERNS[pattern](pen, random, contrast, _Cells(scale, step, cells, shift))
     return texture
+
+
+class _Cells(NamedTuple):
+    """The grid of a pattern: its width and that of a cell, their number, and where it begins."""
+
+    scale: int
+    step: float
+    number: int
+    shift: float
+
+
+def _stripes(pen: ImageDraw.ImageDraw, random: Random, colour: Colour, cells: _Cells) -> None:
+    scale, step, count, shift = cells
+    slant = random.choice((0.0, 0.6, -0.6))
+    for row in range(-count, 2 * count):
+        y = row * step - shift
+        edge = [(0, y - slant * scale / 2), (scale, y + slant * scale / 2)]
+        pen.line(edge, fill=colour, width=round(step * 0.45))
+
+
+def _dots(pen: ImageDraw.ImageDraw, _: Random, colour: Colour, cells: _Cells) -> None:
+    step, count, shift = cells.step, cells.number, cells.shift
+    dot = step * 0.3
+    for row in range(count):
+        for column in range(count):
+            x, y = (column + 0.5 * (row % 2)) * step - shift, row * step - shift
+            pen.ellipse((x - dot, y - dot, x + dot, y + dot), fill=colour)
+
+
+def _checks(pen: ImageDraw.ImageDraw, _: Random, colour: Colour, cells: _Cells) -> None:
+    step, count, shift = cells.step, cells.number, cells.shift
+    for row in range(count):
+        for column in range(row % 2, count, 2):
+            x, y = column * step - shift, row * step - shift
+            pen.rectangle((x, y, x + step, y + step), fill=colour)
+
+
+# What is drawn on an object's colour; "plain" is nothing.
+_PATTERNS: dict[str, Callable[[ImageDraw.ImageDraw, Random, Colour, _Cells], None]] = {
+    "striped": _stripes,
+    "dotted": _dots,
+    "checkered": _checks,
+}
 
 
 def _shade(texture: Image.Image, light: float) -> Image.Image:

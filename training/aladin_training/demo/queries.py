@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from aladin_training.demo.captions import (
     PATTERN_WORDS,
     RELATION_WORDS,
     SIZE_WORDS,
-    lies,
+    Statement,
+    article,
 )
 from aladin_training.demo.layout import COLOURS, SHAPES, Scene, SceneObject
 
@@ -58,20 +58,14 @@ _MEANINGS: Mapping[tuple[str, ...], tuple[str, str]] = _meanings()
 
 
 @dataclass(frozen=True, kw_only=True)
-class SceneQuery:
-    """The meaning of a text about scenes.
+class SceneQuery(Statement):
+    """A text about scenes, as read; "red" alone asks for no shape.
 
     Attributes:
-        things: Attributes of different objects, by name; "red" alone asks for no shape.
-        relation: Position of the first object relative to the second, or None.
-        background: Background, or None if the text mentions none.
         named: Where the words that name an attribute or a shape start in the text, each with the
             number of its thing.
     """
 
-    things: tuple[Mapping[str, str], ...]
-    relation: str | None = None
-    background: str | None = None
     named: tuple[tuple[int, int], ...] = ()
 
     @classmethod
@@ -113,26 +107,6 @@ class SceneQuery:
         return cls(
             things=tuple(things), relation=relation, background=background, named=tuple(named)
         )
-
-    def holds(self, scene: Scene) -> bool:
-        """Tell whether the query is true of a scene."""
-        return next(self.meant(scene), None) is not None
-
-    def meant(self, scene: Scene) -> Iterator[tuple[SceneObject, ...]]:
-        """Yield the objects of a scene that the query can mean, in the order of its things."""
-        if self.background not in (None, scene.background):
-            return
-        for chosen in permutations(scene.objects, len(self.things)):
-            if all(map(_fits, self.things, chosen)) and (
-                self.relation is None
-                or len(chosen) < 2
-                or lies(chosen[0], self.relation, chosen[1])
-            ):
-                yield chosen
-
-
-def _fits(attributes: Mapping[str, str], thing: SceneObject) -> bool:
-    return all(getattr(thing, name) == value for name, value in attributes.items())
 
 
 def read_scene(metadata: Mapping[str, Any]) -> Scene:
@@ -185,8 +159,3 @@ def foreign_queries() -> Iterator[str]:
     for colour in COLOURS:
         for shape in FOREIGN_SHAPES:
             yield f"{article(colour)} {colour} {shape}"
-
-
-def article(word: str) -> str:
-    """Return the indefinite article of a word."""
-    return "an" if word[0] in "aeiou" else "a"

@@ -17,6 +17,8 @@ from aladin_training.demo.drawing import draw_scene
 from aladin_training.demo.layout import Scene, deal_group
 
 _DATA_FILE = "captions.jsonl"
+# Scenes that differ only in which object has which attribute.
+_GROUP = 4
 
 
 def draw_data_set(
@@ -26,7 +28,6 @@ def draw_data_set(
     val_scenes: int = 400,
     test_scenes: int = 400,
     captions: int = 5,
-    group_size: int = 4,
     size_px: int = 96,
     seed: int = 0,
     progress: Progress | None = None,
@@ -43,7 +44,6 @@ def draw_data_set(
         val_scenes: Number of scenes in the split "val".
         test_scenes: Number of scenes in the split "test"; the rest is "train".
         captions: Captions of each scene.
-        group_size: Scenes that differ only in which object has which attribute.
         size_px: Height and width of the pictures.
         seed: Seeds all random choices.
         progress: Receives scenes.
@@ -54,7 +54,7 @@ def draw_data_set(
     Raises:
         ConfigError: If there are no scenes left to train on, or a number is below 1.
     """
-    numbers = (scenes, val_scenes, test_scenes, captions, group_size, size_px)
+    numbers = (scenes, val_scenes, test_scenes, captions, size_px)
     if min(numbers) < 1 or scenes <= val_scenes + test_scenes:
         raise ConfigError(
             f"demo data: {scenes} scenes with {captions} captions, {val_scenes} for val and "
@@ -68,9 +68,7 @@ def draw_data_set(
     splits = {"test": test_scenes, "val": val_scenes, "train": scenes - val_scenes - test_scenes}
     with atomic_file(file) as partial, partial.open("w", encoding="utf-8") as lines:
         for split, count in splits.items():
-            for number, (scene, texts) in enumerate(
-                _scenes_of(f"{seed}/{split}", count, group_size, captions)
-            ):
+            for number, (scene, texts) in enumerate(_scenes_of(f"{seed}/{split}", count, captions)):
                 image = f"images/{split}-{number:05d}.jpg"
                 picture = draw_scene(Random(f"{seed}/{image}"), scene, size_px)
                 picture.save(folder / image, quality=90)
@@ -80,13 +78,11 @@ def draw_data_set(
     return file
 
 
-def _scenes_of(
-    seed: str, count: int, group_size: int, captions: int
-) -> Iterator[tuple[Scene, list[str]]]:
+def _scenes_of(seed: str, count: int, captions: int) -> Iterator[tuple[Scene, list[str]]]:
     """Yield `count` scenes with their captions, group by group."""
     random = Random(seed)
     while count > 0:
-        group = _captioned(random, deal_group(random, min(group_size, count)), captions)
+        group = _captioned(random, deal_group(random, min(_GROUP, count)), captions)
         if group is not None:
             count -= len(group)
             yield from group

@@ -20,7 +20,7 @@ from aladin_network.model import AladinModel
 from aladin_network.types import Progress
 from aladin_training.adapters.lora import check_peft
 from aladin_training.adapters.parts import check_fine_tuning
-from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.dataset import PairDataset, TrainingSet
 from aladin_training.batches.items import (
     PLAIN,
     check_regions,
@@ -35,7 +35,8 @@ from aladin_training.data import Record, read_records
 from aladin_training.data.regions import RegionStore, open_regions
 from aladin_training.data.selection import SELECTION, SelectionSplit
 from aladin_training.stages.set_memory import SetMemory
-from aladin_training.streaming.tar_stream import PhotoStream, TarStream, open_stream
+from aladin_training.streaming.streamed_batches import PhotoStream
+from aladin_training.streaming.tar_stream import TarStream, open_stream
 from aladin_training.tasks.joint import build_tasks
 
 
@@ -52,7 +53,7 @@ class PreparedRun(NamedTuple):
     """
 
     model: AladinModel
-    train_set: PairDataset | PhotoStream
+    train_set: TrainingSet
     selection_set: PairDataset
     validation_set: PairDataset
 

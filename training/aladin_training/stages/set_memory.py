@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from aladin_network.model import AladinModel
 from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
-from aladin_training.batches.inputs import image_digest, text_digest
+from aladin_training.batches.inputs import Caches, image_digest, text_digest
 from aladin_training.config.recipe import Recipe
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
@@ -81,12 +81,12 @@ class SetMemory:
             lambda: PairDataset.prepare(
                 records,
                 model,
-                cache_root=Path(recipe.data.cache).expanduser(),
-                views=views,
-                precision=recipe.precision,
-                progress=progress,
-                regions=regions,
-                short_captions=short_captions,
-                last_layers=recipe.cached_layers,
+                Caches(
+                    Path(recipe.data.cache).expanduser(), recipe.precision, recipe.cached_layers
+                ),
+                views,
+                progress,
+                regions,
+                short_captions,
             ),
         )

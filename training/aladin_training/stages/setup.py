@@ -15,8 +15,8 @@ from aladin_network.scoring.metrics import retrieval_metrics
 from aladin_network.scoring.separation import mean_difference
 from aladin_network.types import Progress
 from aladin_training.adapters.parts import reset_part, start_fine_tuning
-from aladin_training.batches.dataset import BatchSource, PairDataset, PlannedBatches
-from aladin_training.batches.plan import BatchPlan
+from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.config.anchors import RANDOM, AnchorsConfig
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import StageConfig
@@ -26,8 +26,6 @@ from aladin_training.parallel.numerics import Precision, mixed_precision, seed_f
 from aladin_training.stage_files import Validation
 from aladin_training.stages.preparation import PreparedRun, check_model_id
 from aladin_training.stages.sources import StageSources
-from aladin_training.streaming.streamed_batches import StreamedBatches
-from aladin_training.streaming.tar_stream import PhotoStream
 from aladin_training.tasks.frozen import MomentumAnchor, Teacher
 from aladin_training.tasks.joint import JointTask, OnlineBranches
 from aladin_training.tasks.scores import FrozenNetwork
@@ -62,10 +60,10 @@ def set_up_stage(
         reset_part(model, part)
     networks = build_networks(recipe, stage, model, sources)
     with main_process_first():  # the first process fills the caches of the frozen encoders
-        if isinstance(train_set, PairDataset):
-            train_set = train_set.read_by(model, networks.others)
+        train_set = train_set.read_by(model, networks.others)
         selection_set = selection_set.read_by(model)
-    batches = _batches(recipe, stage, train_set, sources)
+    seed = f"{recipe.seed}:{stage.name}"
+    batches = train_set.batches(stage, seed, _mined(stage, sources))
     validate = _validation(stage, model, selection_set, recipe.precision)
     return StageTrainer(recipe, stage, networks.task, batches, validate, folder, progress)
 
@@ -193,41 +191,11 @@ def _new_network(model: AladinModel) -> AladinModel:
     return new_model
 
 
-def _batches(
-    recipe: Recipe,
-    stage: StageConfig,
-    train_set: PairDataset | PhotoStream,
-    sources: StageSources,
-) -> BatchSource:
-    seed = f"{recipe.seed}:{stage.name}"
-    if isinstance(train_set, PhotoStream):
-        return StreamedBatches(
-            train_set,
-            stage.batch_size,
-            stage.captions_per_photo,
-            seed,
-            stage.negatives,
-            stage.short_captions,
-            stage.new_crops,
-        )
-    offline = None
-    if stage.offline is not None:
-        with main_process_first():  # the first process mines, unless that has been done
-            offline = sources.negatives(stage.offline)
-    plan = BatchPlan(
-        train_set.captions_of_photo,
-        stage.batch_size,
-        stage.captions_per_photo,
-        train_set.views,
-        seed,
-        offline,
-        stage.offline is not None and stage.offline.coupled,
-        train_set.short_texts,
-        stage.short_captions,
-        stage.share,
-        stage.new_crops,
-    )
-    return PlannedBatches(train_set, plan, stage.negatives)
+def _mined(stage: StageConfig, sources: StageSources) -> OfflineNegatives | None:
+    if stage.offline is None:
+        return None
+    with main_process_first():  # the first process mines, unless that has been done
+        return sources.negatives(stage.offline)
 
 
 def _validation(

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 
@@ -23,7 +23,7 @@ from aladin_network.config import dump_config
 from aladin_network.files import atomic_folder, lock_to_write
 from aladin_network.model import AladinModel
 from aladin_network.types import Progress
-from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.dataset import PairDataset, TrainingSet
 from aladin_training.batches.offline_negatives import (
     MinedFrom,
     OfflineNegatives,
@@ -33,7 +33,6 @@ from aladin_training.batches.offline_negatives import (
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import OfflineNegativesConfig
 from aladin_training.mining.miner import mine_negatives
-from aladin_training.streaming.tar_stream import PhotoStream
 
 
 class StageSources(Protocol):
@@ -55,7 +54,7 @@ class RunSources:
         self,
         stages: Path,
         folder: Path,
-        train_set: PairDataset | PhotoStream,
+        train_set: TrainingSet,
         device: torch.device,
         progress: Progress,
     ) -> None:
@@ -89,32 +88,19 @@ class RunSources:
             StaleNegativesError: If the file belongs to other data, settings or another network.
             DataError: If the file is damaged.
         """
-        assert isinstance(self._train_set, PairDataset)  # recipes refuse to mine a stream
+        pairs = cast(PairDataset, self._train_set)  # recipes refuse to mine a stream
         miner = self.checkpoint(config.stage) if config.stage is not None else None
         model_id = miner.model_id if miner is not None else None
         if config.miner is not None:
             model_id = read_model_id(Path(config.miner).expanduser())
-        expected = MinedFrom(
-            data=self._train_set.digest,
-            model_id=model_id,
-            score=config.score,
-            num_texts=config.num_texts,
-            num_images=config.num_images,
-        )
+        expected = MinedFrom.of(pairs.digest, model_id, config.lists)
         if miner is None:
             return load_negatives(Path(config.file or "").expanduser(), expected)
         path = self._folder / "negatives.safetensors"
         if not path.exists():
-            mined = mine_negatives(
-                miner.model,
-                miner.model_id,
-                self._train_set,
-                config.score,
-                config.num_texts,
-                config.num_images,
-                progress=self._progress,
+            save_negatives(
+                path, mine_negatives(miner.model, pairs, expected, progress=self._progress)
             )
-            save_negatives(path, mined)
         return load_negatives(path, expected)
 
 

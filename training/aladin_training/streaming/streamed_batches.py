@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from aladin_network.encoders.base import ImageInput
+from aladin_network.encoders.base import ImageEncoder, ImageInput, TextEncoder
 from aladin_network.errors import DataError, ImageError
+from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decode_image
 from aladin_network.photos.skipped import SkippedLines
 from aladin_training.batches.batch import Batch
@@ -24,14 +26,16 @@ from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.feature_cache import content_digest
 from aladin_training.batches.items import THREADS, apply_view, draw_view, view_name
 from aladin_training.batches.network_inputs import CUT
+from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import draw_captions
+from aladin_training.config.stage import StageConfig
 from aladin_training.data.phrases import Wording, draw_short_text, meanings_of
 from aladin_training.data.records import is_strict
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.parallel.threads import prefetch
 from aladin_training.streaming.draws import DrawnBatch, ShuffleBuffer, draw_batches, shard_order
-from aladin_training.streaming.tar_stream import PhotoStream, Sample
+from aladin_training.streaming.tar_stream import Sample, TarStream
 
 logger = logging.getLogger(__name__)
 
@@ -66,38 +70,57 @@ class _Decoding(NamedTuple):
     shown: list[Future[_Shown]]
 
 
+@dataclass(frozen=True)
+class PhotoStream:
+    """A stream of photos and captions, with the encoders that preprocess them.
+
+    Attributes:
+        stream: The tars.
+        image_encoder: Encoder that preprocesses photos; it encodes each photo when it is shown.
+        text_encoder: Encoder that tokenises captions.
+        views: Names of the views, see `aladin_training.batches.items.view_names`.
+        shuffle: Number of photos in the shuffle buffer.
+    """
+
+    stream: TarStream
+    image_encoder: ImageEncoder
+    text_encoder: TextEncoder
+    views: tuple[str, ...]
+    shuffle: int
+
+    @property
+    def digest(self) -> str:
+        """Digest of the data; a resumed run must find the same."""
+        return self.stream.digest
+
+    def read_by(
+        self,
+        model: AladinModel,  # noqa: ARG002
+        others: Mapping[str, AladinModel] | None = None,  # noqa: ARG002
+    ) -> PhotoStream:
+        """Return the stream itself: every network reads photos and captions, not their features."""
+        return self
+
+    def batches(
+        self,
+        stage: StageConfig,
+        seed: str,
+        offline: OfflineNegatives | None = None,  # noqa: ARG002
+    ) -> StreamedBatches:
+        """Return the batches of a stage; recipes refuse mined negatives for a stream."""
+        return StreamedBatches(self, stage, seed)
+
+
 class StreamedBatches:
     """Batches of a stream; see `aladin_training.batches.dataset.BatchSource`."""
 
-    def __init__(
-        self,
-        photos: PhotoStream,
-        batch_size: int,
-        captions_per_photo: int | None,
-        seed: str,
-        negatives: Literal["image", "diagonal"] = "image",
-        short_captions: float = 0.0,
-        new_crops: float = 0.0,
-    ) -> None:
-        """Set up the batches of a stage.
-
-        Args:
-            photos: The stream.
-            batch_size: Photos in a batch; an incomplete batch at the end of an epoch is dropped.
-            captions_per_photo: Random captions of each photo, or None for one.
-            seed: Any text.
-            negatives: "image": captions of one photo, known by its id, are no negatives of it;
-                "diagonal": they are, if the photo occurs twice in the batch.
-            short_captions: Share of the captions that shorter texts of their own replace.
-            new_crops: Share of the photos that are shown in a new crop.
-        """
+    def __init__(self, photos: PhotoStream, stage: StageConfig, seed: str) -> None:
+        """Set up the batches of a stage; an incomplete one at the end of an epoch is dropped."""
         self._photos = photos
-        self._batch_size = min(batch_size, photos.stream.photos)
-        self._captions_per_photo = captions_per_photo or 1
+        self._batch_size = min(stage.batch_size, photos.stream.photos)
+        self._captions_per_photo = stage.captions_per_photo or 1
         self._seed = seed
-        self._negatives = negatives
-        self._short_captions = short_captions
-        self._new_crops = new_crops
+        self._stage = stage
         self._strict = is_strict()  # batches are made in other threads
 
     @property
@@ -201,11 +224,11 @@ class StreamedBatches:
         """Choose the view and the texts of a photo, the same ones for the same seed."""
         generator = random.Random(seed)
         names = self._photos.views
-        view = view_name(names, draw_view(len(names), self._new_crops, generator))
+        view = view_name(names, draw_view(len(names), self._stage.new_crops, generator))
         captions = draw_captions(sample.captions, self._captions_per_photo, generator)
         short = [
             draw_short_text(caption, generator)
-            if generator.random() < self._short_captions
+            if generator.random() < self._stage.short_captions
             else None
             for caption in captions
         ]
@@ -217,10 +240,10 @@ class StreamedBatches:
         ids = [sample.id for sample in drawn.samples]
         numbers = {each: number for number, each in enumerate(ids)}
         photos = torch.tensor(
-            [numbers[each] for each in ids] if self._negatives == "image" else range(len(ids))
+            [numbers[each] for each in ids] if self._stage.negatives == "image" else range(len(ids))
         )
         negatives = negative_mask(photos, photos.repeat_interleave(self._captions_per_photo))
-        if self._short_captions:
+        if self._stage.short_captions:
             negatives &= ~self._holding(seed, drawn)
         return Batch(
             images=self._photos.image_encoder.collate([each.image for each in shown]),

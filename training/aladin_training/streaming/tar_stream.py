@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from aladin_network.encoders.base import ImageEncoder, TextEncoder
 from aladin_network.errors import DataError
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
@@ -91,30 +90,6 @@ def open_stream(source: Path, split: str | None, cache: Path, progress: Progress
     if without:
         logger.warning("%s: skipped %d photos without a caption", source, without)
     return stream
-
-
-@dataclass(frozen=True)
-class PhotoStream:
-    """A stream of photos and captions, with the encoders that preprocess them.
-
-    Attributes:
-        stream: The tars.
-        image_encoder: Encoder that preprocesses photos; it encodes each photo when it is shown.
-        text_encoder: Encoder that tokenises captions.
-        views: Names of the views, see `aladin_training.batches.items.view_names`.
-        shuffle: Number of photos in the shuffle buffer.
-    """
-
-    stream: TarStream
-    image_encoder: ImageEncoder
-    text_encoder: TextEncoder
-    views: tuple[str, ...]
-    shuffle: int
-
-    @property
-    def digest(self) -> str:
-        """Digest of the data; a resumed run must find the same."""
-        return self.stream.digest
 
 
 class Sample(NamedTuple):
