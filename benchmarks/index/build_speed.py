@@ -37,9 +37,9 @@ import numpy as np
 from aladin_index.building.builder import build_index
 from aladin_index.building.shards import ShardFormat, write_shard
 from aladin_index.encode.item_encoders import PhotoEncoder, item_encoder
-from aladin_index.encode.read_ahead import EncodedItems, StageSeconds
+from aladin_index.encode.read_ahead import StageSeconds, StreamedItems
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import BuildSettings, EncodeSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.graphs.loading import load_for_inference, load_graphs
 from aladin_network.graphs.network import for_throughput
@@ -161,8 +161,8 @@ class Calls(NamedTuple):
 
 def _photo_calls(model: Network, images: Sequence[ImageItem]) -> Calls:
     network, _, photos_a_call = for_throughput(model)
-    encoder = item_encoder("images", model, DEFAULT_LIMITS)
-    ready = [encoder.decode(0, item, encoder.read(item)).data for item in images[:_READY_PHOTOS]]
+    encoder = item_encoder("images", model, EncodeSettings())
+    ready = [encoder.decode(item, encoder.read(item)).value for item in images[:_READY_PHOTOS]]
     groups = [ready[at : at + photos_a_call] for at in range(0, len(ready), photos_a_call)]
     runs = [partial(encode_images, network, group) for group in groups]
     return Calls(runs, len(ready))
@@ -212,7 +212,7 @@ def _build(
 
 def _steps_ms(model: Network, images: Sequence[ImageItem]) -> dict[str, float]:
     """Return the time of each step of a build for a photo, all on this thread."""
-    encoder = item_encoder("images", model, DEFAULT_LIMITS)
+    encoder = item_encoder("images", model, EncodeSettings())
     assert isinstance(encoder, PhotoEncoder)
     reader, form = model.image.encoder, ShardFormat.of(model)
     memory = DecodingMemory()
@@ -221,8 +221,8 @@ def _steps_ms(model: Network, images: Sequence[ImageItem]) -> dict[str, float]:
     def timed(step: str, sign: int = 1) -> _Timed:
         return _Timed(spent, step, sign)
 
-    batches: list[EncodedItems] = []
-    for row, item in enumerate(images):
+    batches: list[StreamedItems] = []
+    for item in images:
         with timed("read"):
             data = item.photo.read(DEFAULT_LIMITS.max_bytes)
         decoding = timed("decode")
@@ -235,13 +235,13 @@ def _steps_ms(model: Network, images: Sequence[ImageItem]) -> dict[str, float]:
             # The same again without resizing: of it and of the resizing, only one part is this.
             with timed("resize", -1), timed("normalise"):
                 reader.preprocess(small)
-        prepared = encoder.decode(row, item, data)
+        prepared = encoder.decode(item, data)
         with timed("encode"):
             encoding = encoder.encode([prepared])
-        batches.append(EncodedItems([prepared._replace(data=None)], encoding))
+        batches.append(StreamedItems([item], [prepared._replace(value=None)], encoding))
     with tempfile.TemporaryDirectory() as folder, timed("round and write"):
         joined = list(_joined(batches))
-        write_shard(Path(folder) / "shard", form, joined, StageSeconds())
+        write_shard(Path(folder) / "shard", form, range(len(images)), joined, StageSeconds())
     return {step: 1000 * seconds / len(images) for step, seconds in spent.items()}
 
 
@@ -268,14 +268,15 @@ class _Timed:
         self._started = None
 
 
-def _joined(batches: Sequence[EncodedItems]) -> Iterator[EncodedItems]:
+def _joined(batches: Sequence[StreamedItems]) -> Iterator[StreamedItems]:
     """Yield batches of as many items as a build writes at a time."""
     size = BuildSettings().batch_size
     for start in range(0, len(batches), size):
         some = batches[start : start + size]
-        items = [item for batch in some for item in batch.items]
+        sources = [item for batch in some for item in batch.sources]
+        found = [each for batch in some for each in batch.found]
         parts = [batch.encoding for batch in some if batch.encoding is not None]
-        yield EncodedItems(items, Encoding.concatenate(parts))
+        yield StreamedItems(sources, found, Encoding.concatenate(parts))
 
 
 def main(words: Sequence[str] | None = None) -> None:

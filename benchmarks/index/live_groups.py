@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aladin_index.changes.writer import NewItems
+from aladin_index.changes.encoded import AnyBatch, PackedBatch
 from aladin_index.format.layout import live_generation
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import NewGeneration, write_generation
 from aladin_index.items.tables import StoredItem
@@ -81,11 +81,11 @@ def group_ids(group: int) -> list[str]:
     return [f"{group}-{place}" for place in range(GROUP_ITEMS)]
 
 
-def new_group(group: int, version: int) -> NewItems:
+def new_group(group: int, version: int) -> AnyBatch:
     """Return a group in the form in which it is added."""
     made = make_group(group, version)
     lengths = np.full(GROUP_ITEMS, _TOKENS, dtype=np.int64)
-    return NewItems(
+    return AnyBatch(
         items=made.items,
         embeddings=made.embeddings,
         tokens=made.tokens,
@@ -152,11 +152,11 @@ def some_query(random: np.random.Generator) -> Encoding:
     return text_encoding(embedding, unit_rows(random.standard_normal((3, _TOKEN_DIM))))
 
 
-def _parts(groups: Mapping[int, int]) -> Iterator[EncodedPart]:
+def _parts(groups: Mapping[int, int]) -> Iterator[PackedBatch]:
     for group, version in groups.items():
         made = make_group(group, version)
         lengths = np.full(GROUP_ITEMS, _TOKENS, dtype=np.int64)
-        yield EncodedPart(made.items, made.embeddings, _CODEC.pack(made.tokens), lengths)
+        yield PackedBatch(made.items, made.embeddings, _CODEC.pack(made.tokens), lengths)
 
 
 class GroupSearcher:

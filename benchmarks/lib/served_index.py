@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.changes.encoded import PackedBatch
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import NewGeneration, write_generation
 from aladin_index.items.tables import StoredItem
@@ -187,7 +188,7 @@ def _photo_parts(
     codec: TokenCodec,
     lines: Sequence[dict[str, Any]],
     data: Path,
-) -> Iterator[EncodedPart]:
+) -> Iterator[PackedBatch]:
     row = 0
     for batch in photos.photos(count):
         items: list[StoredItem] = []
@@ -206,7 +207,7 @@ def _photo_parts(
             )
         lengths = np.full(len(items), REGIONS, dtype=np.int64)
         packed = codec.pack(batch.tokens.reshape(-1, TOKEN_DIM))
-        yield EncodedPart(items, batch.embeddings, packed, lengths)
+        yield PackedBatch(items, batch.embeddings, packed, lengths)
         row += len(items)
 
 
@@ -230,7 +231,7 @@ def _text_collection(
         for number, (place, caption) in enumerate(captions)
     ]
     lengths = np.array([len(each) for each in words], dtype=np.int64)
-    part = EncodedPart(items, np.concatenate(embeddings), codec.pack(tokens), lengths)
+    part = PackedBatch(items, np.concatenate(embeddings), codec.pack(tokens), lengths)
     return CollectionSource(embedding_dim=EMBEDDING_DIM, codec=codec, parts=[part])
 
 

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from aladin_index.changes.encoded import PackedBatch
 from aladin_index.encode.read_ahead import StageSeconds
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import NewGeneration, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
@@ -251,7 +252,7 @@ def write_synthetic_index(
 
 def _photo_parts(
     photos: SyntheticPhotos, count: int, codec: TokenCodec, seconds: StageSeconds
-) -> Iterator[EncodedPart]:
+) -> Iterator[PackedBatch]:
     batches = photos.photos(count)
     written = 0
     while written < count:
@@ -261,18 +262,18 @@ def _photo_parts(
             packed = codec.pack(batch.tokens.reshape(-1, TOKEN_DIM))
         numbers = range(written, written + len(batch.embeddings))
         lengths = np.full(len(numbers), REGIONS, dtype=np.int64)
-        yield EncodedPart([synthetic_item(n) for n in numbers], batch.embeddings, packed, lengths)
+        yield PackedBatch([synthetic_item(n) for n in numbers], batch.embeddings, packed, lengths)
         written = numbers.stop
 
 
-def _text_part(texts: TextQueries, codec: TokenCodec) -> EncodedPart:
+def _text_part(texts: TextQueries, codec: TokenCodec) -> PackedBatch:
     items = [
         text_row(place, f"a text for photo {photo}", f"photo-{photo}", {})
         for place, photo in enumerate(texts.photos.tolist())
     ]
     lengths = np.array([len(words) for words in texts.words], dtype=np.int64)
     packed = codec.pack(np.concatenate(texts.words))
-    return EncodedPart(items, texts.embeddings, packed, lengths)
+    return PackedBatch(items, texts.embeddings, packed, lengths)
 
 
 def synthetic_item(number: int) -> StoredItem:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aladin_index.changes.encoded import PackedBatch
 from aladin_index.format.disk import disk_errors, only_builder, remove_folder
 from aladin_index.format.layout import (
     ANN,
@@ -26,7 +27,7 @@ from aladin_index.format.layout import (
     published_generations,
 )
 from aladin_index.format.manifest import ModelEntry, read_manifest, write_manifest
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
@@ -190,13 +191,13 @@ class SwapIndex:
             ),
         )
 
-    def _parts(self) -> Iterator[EncodedPart]:
+    def _parts(self) -> Iterator[PackedBatch]:
         names = [f"photo-{self._builds}-{number}" for number in range(_PHOTOS)]
         items = [photo_row(row, name, {"build": self._builds}) for row, name in enumerate(names)]
         embeddings = unit_rows(self._random.standard_normal((_PHOTOS, _EMBEDDING_DIM)))
         tokens = unit_rows(self._random.standard_normal((_PHOTOS * _TOKENS, _TOKEN_DIM)))
         lengths = np.full(_PHOTOS, _TOKENS, dtype=np.int64)
-        yield EncodedPart(items, embeddings, _CODEC.pack(tokens), lengths)
+        yield PackedBatch(items, embeddings, _CODEC.pack(tokens), lengths)
 
 
 def _agree(hits: list[_Hit], truth: list[_Hit]) -> bool:

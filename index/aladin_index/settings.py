@@ -1,4 +1,4 @@
-"""Settings of a build, and limits of an item's metadata."""
+"""Settings of builds and additions, and limits of an item's metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
-from aladin_network.types import MAX_STORED_BYTES, TOKEN_DTYPES, TokenDtype
+from aladin_network.types import MAX_STORED_BYTES, TOKEN_DTYPES, OnDuplicate, TokenDtype
 
 # Distinct names of metadata fields that the items of one collection may have if all get an index.
 MAX_FILTER_FIELDS = 100_000
@@ -70,8 +70,41 @@ EXACT_ALIGN = "exact-align"
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildSettings:
-    """Options of a build.
+class EncodeSettings:
+    """How items are read, checked and encoded, whoever writes them.
+
+    Attributes:
+        batch_size: Number of items that are encoded and written together; of the texts among them,
+            those of similar length go through the network together.
+        readers: Number of threads that read and decode photos ahead of the network.
+        limits: Resource limits per photo.
+        metadata: Limits of an item's metadata.
+        exif: Whether the metadata in photos are read: see `aladin_network.photos.exif`.
+        strict: Whether the first item that cannot be used ends the job.
+    """
+
+    batch_size: int = 64
+    readers: int = 2
+    limits: ImageLimits = DEFAULT_LIMITS
+    metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
+    exif: bool = True
+    strict: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddSettings(EncodeSettings):
+    """Options of adding items.
+
+    Attributes:
+        on_duplicate: What to do if an id exists already, see `ChangesWriter.add`.
+    """
+
+    on_duplicate: OnDuplicate = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSettings(EncodeSettings):
+    """Options of a build, beside those of reading and encoding.
 
     Attributes:
         ann: "auto" chooses by the number of items, the memory and the recall asked for, "exact"
@@ -90,16 +123,11 @@ class BuildSettings:
         shards: Number of shards of a collection, instead of `shard_items`, or None to derive it
             from `shard_items`.
         part: (i, n) builds the i-th of n parts of the source, for `aladin_index.generations.merge`.
-        batch_size: Number of items that are encoded and written together; of the texts among them,
-            those of similar length go through the network together.
-        readers: Number of threads that read and decode photos ahead of the network.
         device: Device of the network.
-        limits: Resource limits per photo.
-        metadata: Limits of an item's metadata.
-        exif: Whether the metadata in photos are read: see `aladin_network.photos.exif`.
         resume: Continue an interrupted build and keep a live generation unchanged; otherwise
             everything is built again.
-        strict: Whether the first item that cannot be used ends the build.
+        replace: Whether the live generation may be replaced, where there is one. A build that is
+            resumed was asked before.
     """
 
     ann: str = "auto"
@@ -112,13 +140,9 @@ class BuildSettings:
     shards: int | None = None
     part: tuple[int, int] = (1, 1)
     batch_size: int = 128
-    readers: int = 2
     device: str = "cpu"
-    limits: ImageLimits = DEFAULT_LIMITS
-    metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
-    exif: bool = True
     resume: bool = False
-    strict: bool = False
+    replace: bool = True
 
     def __post_init__(self) -> None:
         """Reject impossible values."""

@@ -98,11 +98,12 @@ def build(
         settings or BuildSettings(readers=os.cpu_count() or 1),
         device=network_device(device),
         resume=resume,
+        replace=replace,
     )
     photos = None if images is None else photos_of(Path(images), split)
     lines = None if texts is None else texts_of(Path(texts), split)
     with reported(progress) as shown:
-        build_index(checkpoint, Path(out), photos, lines, chosen, shown, replace=replace)
+        build_index(checkpoint, Path(out), photos, lines, chosen, shown)
     return open(out, device=device)
 
 

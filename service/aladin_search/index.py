@@ -193,7 +193,8 @@ class Index:
             NoSuchTargetError: If the index has no such collection.
         """
         check_literals(on_duplicate=(on_duplicate, OnDuplicate))
-        from aladin_index.encode.item_changer import AddSettings, add_items, check_new
+        from aladin_index.encode.item_changer import add_items, check_new
+        from aladin_index.settings import AddSettings
 
         sources: dict[Target, Path] = {}
         if images is not None:

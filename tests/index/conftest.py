@@ -14,13 +14,13 @@ from PIL import Image
 from aladin_index.ann.ann_index import build_ann
 from aladin_index.ann.file import write_ann
 from aladin_index.building.builder import build_index
-from aladin_index.changes.writer import NewItems
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
 from aladin_index.format.manifest import AnnEntry, CollectionEntry
 from aladin_index.format.npy import write_npy
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.reader import SearchIndex, open_collection, open_index
 from aladin_index.generations.writer import (
     GoingLive,
@@ -212,7 +212,7 @@ def make_collection(tmp_path: Path) -> Iterator[MakeCollection]:
         collection.items.close()
 
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 
 
 @pytest.fixture(scope="session")
@@ -222,7 +222,7 @@ def made_up() -> MakeItems:
     Embeddings and tokens fit `tiny_checkpoint`. The same id and seed give the same item.
     """
 
-    def make(ids: Sequence[str], seed: int = 0, **metadata: Sequence[Any]) -> NewItems:
+    def make(ids: Sequence[str], seed: int = 0, **metadata: Sequence[Any]) -> ItemBatch:
         embeddings, tokens, items = [], [], []
         for place, item_id in enumerate(ids):
             random = np.random.default_rng([seed, *item_id.encode()])
@@ -233,7 +233,7 @@ def made_up() -> MakeItems:
             described = {name: values[place] for name, values in metadata.items()}
             plain = StoredItem(-1, item_id, None, None, f"{item_id} {seed}", None, None, None, {})
             items.append(plain._replace(metadata=described))
-        return NewItems(
+        return ItemBatch(
             items=items,
             embeddings=np.array(embeddings, dtype=np.float32),
             tokens=np.concatenate(tokens).astype(np.float32),
@@ -252,7 +252,7 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
         dtype: TokenDtype = "float16",
         going_live: GoingLive | None = None,
         settings: BuildSettings | None = None,
-        **collections: NewItems,
+        **collections: ItemBatch,
     ) -> int:
         with only_builder(root):
             model = describe_model(tiny_checkpoint, load_checkpoint(tiny_checkpoint).model_id)
@@ -261,7 +261,7 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
             for target, new in collections.items():
                 codec = TokenCodec.train(dtype, new.tokens)
                 packed = codec.pack(new.tokens)
-                part = EncodedPart(new.items, new.embeddings, packed, new.lengths)
+                part = ItemBatch(new.items, new.embeddings, packed, new.lengths)
                 sources[target] = CollectionSource(embedding_dim=16, codec=codec, parts=[part])
             generation = NewGeneration(
                 collections=sources,

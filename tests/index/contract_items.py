@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aladin_index.changes.writer import NewItems
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.format.disk import only_builder
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import (
     NewGeneration,
     describe_model,
@@ -142,7 +142,7 @@ FILTERS = [
 ]
 
 
-def photos(count: int, seed: int = 0, *, first: int = 0) -> NewItems:
+def photos(count: int, seed: int = 0, *, first: int = 0) -> ItemBatch:
     """Make photos up: random embeddings and regions, the ids of `ODD_IDS` among theirs."""
     random = np.random.default_rng([seed, first])
     lengths = random.integers(1, 6, count)
@@ -152,7 +152,7 @@ def photos(count: int, seed: int = 0, *, first: int = 0) -> NewItems:
         caption = f"caption {number}" if number % 2 else None
         uri = f"album/{number}.jpg"
         items.append(StoredItem(-1, name, uri, None, caption, None, 40, 30, metadata_of(number)))
-    return NewItems(
+    return ItemBatch(
         items=items,
         embeddings=_normalised(random.standard_normal((count, EMBEDDING_DIM))),
         tokens=_normalised(random.standard_normal((int(lengths.sum()), TOKEN_DIM))),
@@ -160,7 +160,7 @@ def photos(count: int, seed: int = 0, *, first: int = 0) -> NewItems:
     )
 
 
-def captions(checkpoint: Checkpoint, count: int) -> NewItems:
+def captions(checkpoint: Checkpoint, count: int) -> ItemBatch:
     """Make texts of one to nine words up, with the network's tokens: evidence needs their words."""
     random = np.random.default_rng(1)
     texts = [" ".join(random.choice(_WORDS, 1 + number % 9)) for number in range(count)]
@@ -171,7 +171,7 @@ def captions(checkpoint: Checkpoint, count: int) -> NewItems:
     # The small network's own embeddings of such texts are nearly one.
     embeddings = _normalised(random.standard_normal((count, EMBEDDING_DIM)))
     encoding = encode_texts(checkpoint.model, texts)
-    return NewItems(
+    return ItemBatch(
         items=items,
         embeddings=embeddings,
         tokens=encoding.tokens[encoding.mask],
@@ -183,7 +183,7 @@ def write_collection(
     root: Path,
     checkpoint_folder: Path,
     model_id: str,
-    collections: Mapping[Target, NewItems],
+    collections: Mapping[Target, ItemBatch],
     dtype: TokenDtype = "float16",
     calibration: Calibration | None = None,
 ) -> dict[Target, TokenCodec]:
@@ -199,7 +199,7 @@ def write_collection(
                 embedding_dim=EMBEDDING_DIM,
                 codec=codecs[target],
                 parts=[
-                    EncodedPart(
+                    ItemBatch(
                         new.items, new.embeddings, codecs[target].pack(new.tokens), new.lengths
                     )
                 ],
@@ -220,7 +220,7 @@ def write_collection(
     return codecs
 
 
-def known(new: NewItems, codec: TokenCodec) -> KnownItems:
+def known(new: ItemBatch, codec: TokenCodec) -> KnownItems:
     """Say of each item what an index that has it knows."""
     ends = np.cumsum(new.lengths)
     return {
@@ -291,12 +291,12 @@ def merged(parts: Sequence[KnownItems]) -> KnownItems:
     return joined
 
 
-def as_stored(new: NewItems) -> KnownItems:
+def as_stored(new: ItemBatch) -> KnownItems:
     """Return items as an index whose tokens are float16 has them."""
     return known(new, TokenCodec("float16", TOKEN_DIM))
 
 
-def taken(new: NewItems, places: Sequence[int]) -> NewItems:
+def taken(new: ItemBatch, places: Sequence[int]) -> ItemBatch:
     """Return some of the items."""
     ends = np.cumsum(new.lengths)
     parts = [new.tokens[ends[place] - new.lengths[place] : ends[place]] for place in places]
@@ -309,7 +309,7 @@ def taken(new: NewItems, places: Sequence[int]) -> NewItems:
     )
 
 
-def renamed(new: NewItems, ids: Sequence[str]) -> NewItems:
+def renamed(new: ItemBatch, ids: Sequence[str]) -> ItemBatch:
     """Return the items under other ids."""
     items = [item._replace(id=name) for item, name in zip(new.items, ids, strict=True)]
     return replace(new, items=items)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.changes.writer import NewItems
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import open_backend
 from aladin_index.search.collection import SearchBackend, SecondStageQuery
@@ -56,7 +56,7 @@ class SearchContract(ContractIndex):
     ) -> Path:
         """An index of files of 40 photos and 24 texts."""
         root = tmp_path_factory.mktemp("contract") / "index"
-        collections: Mapping[Target, NewItems] = {
+        collections: Mapping[Target, ItemBatch] = {
             "images": photos(PHOTOS),
             "texts": captions(checkpoint, TEXTS),
         }

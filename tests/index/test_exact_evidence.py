@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 from aladin_index.building.builder import build_index
-from aladin_index.changes.writer import ChangesWriter, NewItems
-from aladin_index.encode.item_changer import AddSettings, add_items
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.item_changer import add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
 from aladin_index.search.evidence import score_pair, word_evidence
 from aladin_index.search.query import Term
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import AddSettings, BuildSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
@@ -132,7 +133,7 @@ def test_a_pair_alone_scores_as_in_a_search(
 def test_without_tokens_there_is_no_evidence(
     tmp_path: Path,
     checkpoint: Checkpoint,
-    made_up: Callable[..., NewItems],
+    made_up: Callable[..., ItemBatch],
     write_made_up: Callable[..., int],
 ) -> None:
     bare = replace(

@@ -13,7 +13,7 @@ import torch
 
 from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import AddSettings, add_items
+from aladin_index.encode.item_changer import add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.exchange.exporter import export_index
 from aladin_index.exchange.importer import import_index
@@ -23,7 +23,7 @@ from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import pack_boxes, unpack_boxes
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import AddSettings, BuildSettings
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import (
     AlignmentHeadConfig,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aladin_index.ann.corrected import open_correction
@@ -19,7 +19,6 @@ from aladin_index.building.resume import (
     is_placed,
     is_published,
     items_a_shard,
-    rows_of_part,
 )
 from aladin_index.building.shards import (
     LocalEncoding,
@@ -60,20 +59,20 @@ _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 
 @dataclass(frozen=True, kw_only=True)
 class BuildReport:
-    """Result of a build.
+    """Result of a build, an upgrade or an import.
 
     Attributes:
         generation: Number of the new live generation.
         counts: Number of items of each collection.
         skipped: Items that could not be used, with the reason.
-        seconds: Time in seconds by stage: list, read, decode, encode, write, ann; together the
-            elapsed time.
+        seconds: Time in seconds by stage of a build: list, read, decode, encode, write, ann;
+            together the elapsed time.
     """
 
     generation: int
-    counts: dict[Target, int]
-    skipped: list[SkippedItem]
-    seconds: dict[str, float]
+    counts: Mapping[Target, int]
+    skipped: Sequence[SkippedItem] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def build_index(
@@ -85,8 +84,6 @@ def build_index(
     progress: Progress | None = None,
     regions: RegionSource | None = None,
     encoding: ShardEncoding | None = None,
-    *,
-    replace: bool = True,
 ) -> BuildReport:
     """Build a new generation of an index and make it live.
 
@@ -107,8 +104,6 @@ def build_index(
         regions: Regions of the images, for a network that reads regions.
         encoding: Encoder of the shards, or None if this process encodes them, on `settings.device`.
             An interrupted build may be resumed with another one.
-        replace: Whether the live generation may be replaced, where there is one. A build that is
-            resumed was asked before.
 
     Raises:
         InputError: If there is nothing to index, regions for a network that reads photos or none
@@ -139,43 +134,29 @@ def build_index(
         if not settings.resume:
             discard(out)
         catalogues = stack.enter_context(listed(out, sources, settings, progress, seconds))
-        rows = _rows_to_build(catalogues, settings, network.embedding_dim)
+        shapes: dict[Target, tuple[int, int]] = {
+            target: (len(each.rows), network.embedding_dim) for target, each in catalogues.items()
+        }
+        check_first_stages(shapes, settings)
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
-            contents = _content_fingerprints(catalogues, rows, regions)
+            contents = _content_fingerprints(catalogues, regions)
         calibration, correction = _fitted(checkpoint_folder, checkpoint.model_id, out)
         fingerprint = fingerprint_of(model, contents, settings, calibration, correction)
         if settings.resume and is_published(out, fingerprint):
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
-        check_replaceable(out, replace=replace or (settings.resume and can_resume(out)))
-        plan = _begin(out, fingerprint, rows, settings)
+        check_replaceable(out, replace=settings.replace or (settings.resume and can_resume(out)))
+        shard_items: dict[Target, int] = {
+            target: items_a_shard(each.rows, settings) for target, each in catalogues.items()
+        }
+        plan = begin(out, fingerprint, shard_items, resume=settings.resume)
         encoding = encoding or LocalEncoding(network, settings, regions)
-        build = _Build(out, network, plan, catalogues, rows, encoding, settings, progress, seconds)
+        build = _Build(out, network, plan, catalogues, encoding, settings, progress, seconds)
         generation = build.run(model, calibration, correction)
         discard(out)
     return _report(out, generation, seconds.seconds)
-
-
-def _rows_to_build(
-    catalogues: Mapping[Target, Catalogue], settings: BuildSettings, dim: int
-) -> dict[Target, range]:
-    """Return the rows of each collection that the settings' part has, after a check of its ANN.
-
-    Raises:
-        InputError: If there are too few items for so many parts.
-        ConfigError: If the ANN that is asked for cannot be built for so many embeddings.
-    """
-    rows: dict[Target, range] = {
-        target: rows_of_part(catalogue.count, settings, target)
-        for target, catalogue in catalogues.items()
-    }
-    shapes: dict[Target, tuple[int, int]] = {
-        target: (len(of_target), dim) for target, of_target in rows.items()
-    }
-    check_first_stages(shapes, settings)
-    return rows
 
 
 def _sources(
@@ -194,24 +175,12 @@ def _sources(
     return sources
 
 
-def _begin(
-    out: Path, fingerprint: str, rows: Mapping[Target, range], settings: BuildSettings
-) -> BuildPlan:
-    """Resume the interrupted build, or plan a new one."""
-    shard_items: dict[Target, int] = {
-        target: items_a_shard(of_target, settings) for target, of_target in rows.items()
-    }
-    return begin(out, fingerprint, shard_items, resume=settings.resume)
-
-
 def _content_fingerprints(
-    catalogues: Mapping[Target, Catalogue],
-    rows: Mapping[Target, range],
-    regions: RegionSource | None,
+    catalogues: Mapping[Target, Catalogue], regions: RegionSource | None
 ) -> dict[Target, str]:
     """Identify the items of a build, the state of their files and the regions of the photos."""
     contents: dict[Target, str] = {
-        target: catalogue.fingerprint(rows[target]) for target, catalogue in catalogues.items()
+        target: catalogue.fingerprint() for target, catalogue in catalogues.items()
     }
     if regions is not None and "images" in contents:
         # A detector's regions are known by its id, as the photos are known.
@@ -229,7 +198,6 @@ class _Build:
         network: Network,
         plan: BuildPlan,
         catalogues: Mapping[Target, Catalogue],
-        rows: Mapping[Target, range],
         encoding: ShardEncoding,
         settings: BuildSettings,
         progress: Progress,
@@ -239,7 +207,6 @@ class _Build:
         self._network = network
         self._plan = plan
         self._catalogues = catalogues
-        self._rows = rows
         self._encoding = encoding
         self._form = ShardFormat.of(network)
         self._settings = settings
@@ -262,15 +229,7 @@ class _Build:
         collections: dict[Target, CollectionSource] = {}
         for target, catalogue in self._catalogues.items():
             asking = [shard for other in shards if other != target for shard in shards[other]]
-            collection = collection_source(
-                shards[target],
-                asking,
-                catalogue,
-                settings.token_dtype,
-                settings.batch_size,
-            )
-            skipped = [*catalogue.skipped(self._rows[target]), *collection.skipped]
-            collections[target] = replace(collection, skipped=skipped)
+            collections[target] = collection_source(shards[target], asking, catalogue, settings)
         new = NewGeneration(
             collections=collections,
             model=model,
@@ -283,7 +242,8 @@ class _Build:
 
     def _encode(self, target: Target) -> list[Shard]:
         """Encode the shards that are not on the disk yet; return all shards."""
-        rows, form = self._rows[target], self._form
+        catalogue, form = self._catalogues[target], self._form
+        rows = catalogue.rows
         work = self._root / BUILD / target
         planned = {
             work / f"shard-{number:05d}": of_shard
@@ -300,9 +260,8 @@ class _Build:
         if left < len(rows):
             self._progress.note(resumed_after=float(len(rows) - left))
         if missing:
-            items = self._catalogues[target].items
-            collection = ShardWork(target=target, form=form, shards=missing, items=items)
-            self._encoding.encode(collection, self._progress, self._seconds)
+            todo = ShardWork(target=target, form=form, shards=missing, items=catalogue.items)
+            self._encoding.encode(todo, self._progress, self._seconds)
         shards = [shard for folder in planned if (shard := read_shard(folder, form)) is not None]
         assert len(shards) == len(planned)  # as `ShardEncoding` promises
         if target == "texts":

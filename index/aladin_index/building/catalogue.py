@@ -17,12 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from aladin_index.building.shards import EMBEDDINGS, LENGTHS, ROWS, SIZES_PX, Shard
+from aladin_index.building.resume import rows_of_part
+from aladin_index.building.shards import ROWS, Shard, ShardItems, codec_of
+from aladin_index.changes.encoded import PackedBatch
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import (
     ImageItem,
     SourceItem,
-    check_item,
+    checked_items,
     file_state,
     item_from_json,
     item_json,
@@ -31,13 +33,11 @@ from aladin_index.encode.source_items import (
 )
 from aladin_index.format.layout import NEW_CATALOGUE
 from aladin_index.format.skipped import SkippedItem
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.settings import MAX_FILTER_FIELDS, BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_index.tokens.store import codec_for
 from aladin_network.errors import InputError, brief
-from aladin_network.photos.files import printable
-from aladin_network.types import Progress, Target, TokenDtype
+from aladin_network.types import Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000
@@ -57,20 +57,24 @@ CREATE TABLE file_states (row INTEGER PRIMARY KEY, state TEXT NOT NULL);
 
 
 class Catalogue:
-    """The items of one collection in input order; only for the thread that opened it."""
+    """The items of one collection in input order; only for the thread that opened it.
 
-    def __init__(self, file: Path, target: Target) -> None:
+    Attributes:
+        rows: Rows that the build has of the source.
+    """
+
+    def __init__(self, file: Path, target: Target, settings: BuildSettings) -> None:
         """Open a file of `write_catalogue`.
 
-        Args:
-            file: File of the database.
-            target: Whether the database holds images or texts.
+        Raises:
+            InputError: If there are too few items for so many parts.
         """
         self._target: Target = target
         self._connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
-        self.count = int(self._connection.execute("SELECT COUNT(*) FROM items").fetchone()[0])
+        self._count = int(self._connection.execute("SELECT COUNT(*) FROM items").fetchone()[0])
+        self.rows = rows_of_part(self._count, settings, target)
 
     def items(self, rows: range) -> list[SourceItem]:
         """Read some consecutive items, photos with the states that `fingerprint` has found."""
@@ -87,20 +91,22 @@ class Catalogue:
             for item, state in items
         ]
 
-    def skipped(self, rows: range) -> list[SkippedItem]:
-        """Read what the source skipped among some consecutive items, or after the last one."""
-        end = rows.stop + (rows.stop == self.count)
+    def skipped(self) -> list[SkippedItem]:
+        """Read what the source skipped among the items of the build, or after the last one."""
+        rows = self.rows
+        end = rows.stop + (rows.stop == self._count)
         statement = "SELECT id, reason FROM skipped WHERE row >= ? AND row < ? ORDER BY number"
         return [
             SkippedItem(*line) for line in self._connection.execute(statement, (rows.start, end))
         ]
 
-    def fingerprint(self, rows: range) -> str:
-        """Hash the data of some consecutive items, and the state of their files.
+    def fingerprint(self) -> str:
+        """Hash the data of the items of the build, and the state of their files.
 
         A file's state is its length and the time of its last change. It is kept for `items`, since
         the photos are read later: one that is changed meanwhile has another state by then.
         """
+        rows = self.rows
         digest = hashlib.sha256(f"{self._target} {rows.start} {rows.stop}\n".encode())
         statement = "SELECT row, item, path FROM items WHERE row >= ? AND row < ? ORDER BY row"
         last_path, state = "", ""
@@ -115,7 +121,7 @@ class Catalogue:
                 digest.update(f"{line} {state}\n".encode())
             insert = "INSERT OR REPLACE INTO file_states VALUES (?, ?)"
             self._connection.executemany(insert, found)
-        for item_id, reason in self.skipped(rows):
+        for item_id, reason in self.skipped():
             digest.update(f"left out {item_id} {reason}\n".encode())
         return digest.hexdigest()
 
@@ -150,7 +156,9 @@ def listed(
                 file = folder / f"{target}.sqlite"
                 with seconds.measure("list"):
                     write_catalogue(file, target, items, progress, settings)
-                catalogues[target] = opened.enter_context(closing(Catalogue(file, target)))
+                catalogues[target] = opened.enter_context(
+                    closing(Catalogue(file, target, settings))
+                )
             yield catalogues
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -187,11 +195,13 @@ def write_catalogue(
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.executescript(_SCHEMA)
         count, writer = 0, _Writer(connection, target, settings)
-        for item in items:
-            if writer.write(item):
-                count += 1
-                if count % _BATCH == 0:
-                    progress.advance(_BATCH)
+        for item in checked_items(items, target, settings, writer.insert):
+            if isinstance(item, SkippedItem):
+                writer.skip(item)
+                continue
+            count += 1
+            if count % _BATCH == 0:
+                progress.advance(_BATCH)
         progress.advance(count % _BATCH)
         if count == 0:
             raise InputError(f"{target}: expected at least one item, got none{_but(connection)}")
@@ -210,30 +220,16 @@ class _Writer:
         self._target: Target = target
         self._settings = settings
         self._fields: set[str] = set()
-        self._row = self._seen = 0
+        self._row = 0
 
-    def write(self, item: SourceItem | SkippedItem) -> bool:
-        """Write an item; return whether it can be used."""
-        if not isinstance(item, SkippedItem):
-            self._seen += 1
-            reason = self._insert(item)
-            if reason is None:
-                self._row += 1
-                return True
-            item = SkippedItem(printable(item.id) or f"item {self._seen}", reason)
-        if self._settings.strict:
-            raise item.refused()
+    def skip(self, item: SkippedItem) -> None:
+        """Record an item that cannot be used."""
         statement = "INSERT INTO skipped (row, id, reason) VALUES (?, ?, ?)"
         self._connection.execute(statement, (self._row, *item))
-        return False
 
-    def _insert(self, item: SourceItem) -> str | None:
-        """Insert an item, or return why it cannot be."""
+    def insert(self, item: SourceItem, number: int) -> str | None:
+        """Insert an item that can be stored, or return why it is of no use."""
         target, settings = self._target, self._settings
-        try:
-            check_item(item, target, settings.metadata)
-        except InputError as error:
-            return str(error)
         path = str(item.path) if isinstance(item, ImageItem) else None
         line = (self._row, item.id, path, item_json(item))
         statement = "INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?)"
@@ -241,7 +237,7 @@ class _Writer:
             find = "SELECT row, item FROM items WHERE id = ?"
             row, known = self._connection.execute(find, (item.id,)).fetchone()
             first = place_of(item_from_json(known, target), row)
-            again = place_of(item, self._seen - 1)
+            again = place_of(item, number)
             return f"{target}: id {brief(item.id)} repeats, {again} after {first}"
         if settings.filter_fields is None:
             self._fields.update(item.metadata)
@@ -251,6 +247,7 @@ class _Writer:
                     f"got more by item {brief(item.id)}; `aladin index build --filter-fields` "
                     "names those to filter by"
                 )
+        self._row += 1
         return None
 
 
@@ -268,8 +265,7 @@ def collection_source(
     shards: Sequence[Shard],
     query_shards: Sequence[Shard],
     catalogue: Catalogue,
-    dtype: TokenDtype,
-    batch_size: int,
+    settings: BuildSettings,
 ) -> CollectionSource:
     """Describe one collection of a generation by its shards.
 
@@ -280,60 +276,37 @@ def collection_source(
         query_shards: Shards of the other collection, whose tokens resemble those of queries; may be
             empty.
         catalogue: Catalogue of the items.
-        dtype: Form in which the tokens are stored.
-        batch_size: Number of items that went through the network together.
+        settings: Form of the tokens, and the number of items that were encoded together.
 
     Raises:
         ConfigError: If a codebook is to be made from no tokens.
     """
-    codec = shards[0].format.codec
-    if codec.dtype != dtype:
-        codec = codec_for(
-            dtype,
-            [shard.tokens().values for shard in shards],
-            [shard.tokens().values for shard in query_shards],
-        )
+    codec = codec_of(settings.token_dtype, shards, query_shards)
     return CollectionSource(
         embedding_dim=shards[0].format.embedding_dim,
         codec=codec,
-        parts=_parts(shards, catalogue, codec, batch_size),
-        skipped=[entry for shard in shards for entry in shard.skipped],
+        parts=_parts(shards, catalogue, codec, settings.batch_size),
+        skipped=[*catalogue.skipped(), *(entry for shard in shards for entry in shard.skipped)],
         count=sum(len(shard.array(ROWS)) for shard in shards),
     )
 
 
 def _parts(
     shards: Sequence[Shard], catalogue: Catalogue, codec: TokenCodec, batch_size: int
-) -> Iterator[EncodedPart]:
-    """Yield one part per batch of the input, independent of the shard boundaries.
+) -> Iterator[PackedBatch]:
+    """Yield the items of each batch of the input, independent of the shard boundaries.
 
     The rounding of a matrix product, and with it the centroid of a token, may depend on how many
     tokens are packed together.
     """
     for shard in shards:
-        kept = shard.format.codec
-        rows, sizes_px, boxes = shard.array(ROWS), shard.array(SIZES_PX), shard.boxes()
-        embeddings, lengths, tokens = shard.array(EMBEDDINGS), shard.array(LENGTHS), shard.tokens()
-        metadata = shard.metadata()
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        batches = rows // batch_size
-        ends = [*(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(rows)] if len(rows) else []
-        start = 0
-        for end in ends:
-            packed = tokens.take(slice(int(offsets[start]), int(offsets[end])))
-            sizes = [(w, h) if w else None for w, h in sizes_px[start:end].tolist()]
-            if codec is not kept:
-                packed = codec.pack(kept.unpack(packed))
-            first = int(rows[start])
-            items = catalogue.items(range(first, int(rows[end - 1]) + 1))
-            places = (rows[start:end] - first).tolist()
-            yield EncodedPart(
-                items=[
-                    stored_form(items[place], size_px, of_item, metadata.get(first + place))
-                    for place, size_px, of_item in zip(places, sizes, boxes[start:end], strict=True)
-                ],
-                embeddings=embeddings[start:end],
-                tokens=packed,
-                lengths=lengths[start:end],
-            )
-            start = end
+        read = ShardItems(shard)
+        ends = np.flatnonzero(np.diff(read.rows // batch_size)) + 1
+        for places in np.split(np.arange(len(read.rows)), ends):
+            if len(places) == 0:
+                continue
+            rows = read.rows[places]
+            items = catalogue.items(range(int(rows[0]), int(rows[-1]) + 1))
+            sources = [items[place] for place in (rows - rows[0]).tolist()]
+            pairs = zip(sources, read.prepared(places), strict=True)
+            yield read.packed(places, [stored_form(*pair) for pair in pairs], codec)

@@ -31,7 +31,16 @@ from aladin_network.types import Target
 
 _PLAN = "plan.json"
 # Settings that affect how a build runs, but not its result; `part` is covered by the built rows.
-_WITHOUT_EFFECT = ("resume", "readers", "shards", "shard_items", "part", "metadata", "strict")
+_WITHOUT_EFFECT = (
+    "resume",
+    "readers",
+    "shards",
+    "shard_items",
+    "part",
+    "metadata",
+    "strict",
+    "replace",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

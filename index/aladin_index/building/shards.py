@@ -20,7 +20,7 @@ on from their files:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
@@ -31,25 +31,22 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aladin_index.encode.item_encoders import Prepared, item_encoder
-from aladin_index.encode.read_ahead import (
-    EncodedItems,
-    NumberedItem,
-    StageSeconds,
-    encoded_batches,
-)
+from aladin_index.changes.encoded import ItemBatch, PackedBatch
+from aladin_index.encode.item_encoders import item_encoder
+from aladin_index.encode.read_ahead import StageSeconds, StreamedItems, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
-from aladin_index.encode.source_items import SourceItem
+from aladin_index.encode.source_items import Prepared, SourceItem
 from aladin_index.format.layout import SKIPPED
 from aladin_index.format.npy import NpyWriter
 from aladin_index.format.skipped import SkippedItem
+from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
-from aladin_index.tokens.store import FILE_OF, TokenStore
+from aladin_index.tokens.store import FILE_OF, TokenStore, codec_for
 from aladin_network.files import atomic_folder
 from aladin_network.inference import Network
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Progress, Target
+from aladin_network.types import Progress, Target, TokenDtype
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
 BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"
@@ -101,13 +98,12 @@ class Shard:
         mapped: NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
         return mapped
 
-    def boxes(self) -> Sequence[NDArray[np.float32] | None]:
-        """Read the boxes of each item's regions, or None where they are unknown."""
-        if not self.format.has_boxes:
-            return [None] * len(self.array(ROWS))
-        ends = np.cumsum(self.array(BOX_COUNTS))
-        each = np.split(self.array(BOXES), ends)[:-1]
-        return [boxes if len(boxes) else None for boxes in each]
+    def tokens(self) -> PackedTokens:
+        """Map the tokens."""
+        arrays = {
+            array.field: self.array(FILE_OF[array.field]) for array in self.format.codec.arrays
+        }
+        return PackedTokens(**arrays)
 
     def metadata(self) -> dict[int, dict[str, Any]]:
         """Read the metadata that the photos tell, by row."""
@@ -117,16 +113,50 @@ class Shard:
         by_row: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
         return {int(row): metadata for row, metadata in by_row.items()}
 
-    def tokens(self) -> PackedTokens:
-        """Map the tokens."""
-        arrays = {
-            array.field: self.array(FILE_OF[array.field]) for array in self.format.codec.arrays
-        }
-        return PackedTokens(**arrays)
 
-    def token_store(self) -> TokenStore:
-        """Return what reads the tokens of the shard's items."""
-        return TokenStore.from_arrays(self.format.codec, self.tokens(), self.array(LENGTHS))
+class ShardItems:
+    """The items of a finished shard as long as they are read; places count its items from 0.
+
+    Attributes:
+        rows: (items,) int64, rows of the items in the build's input, ascending.
+    """
+
+    def __init__(self, shard: Shard) -> None:
+        self.rows: NDArray[np.int64] = shard.array(ROWS)
+        self._codec = shard.format.codec
+        self._embeddings = shard.array(EMBEDDINGS)
+        self._store = TokenStore.from_arrays(self._codec, shard.tokens(), shard.array(LENGTHS))
+        self._sizes_px, self._metadata = shard.array(SIZES_PX), shard.metadata()
+        self._boxes: Sequence[NDArray[np.float32] | None] = [None] * len(self.rows)
+        if shard.format.has_boxes:
+            each = np.split(shard.array(BOXES), np.cumsum(shard.array(BOX_COUNTS)))[:-1]
+            self._boxes = [boxes if len(boxes) else None for boxes in each]
+
+    def prepared(self, places: NDArray[np.int64]) -> list[Prepared]:
+        """Return what was found out about some items when they were encoded."""
+        found: list[Prepared] = []
+        for place, row in zip(places.tolist(), self.rows[places].tolist(), strict=True):
+            width, height = self._sizes_px[place].tolist()
+            size_px = (width, height) if width else None
+            found.append(Prepared(None, size_px, self._boxes[place], self._metadata.get(row, {})))
+        return found
+
+    def bare(
+        self, places: NDArray[np.int64], items: Sequence[StoredItem]
+    ) -> ItemBatch[NDArray[np.float32]]:
+        """Return the encodings of some items, whose stored form is given, for who packs them."""
+        tokens = self._codec.unpack(self._store.packed(places))
+        return ItemBatch(items, self._embeddings[places], tokens, self._store.lengths(places))
+
+    def packed(
+        self, places: NDArray[np.int64], items: Sequence[StoredItem], codec: TokenCodec
+    ) -> PackedBatch:
+        """Return the same with their tokens packed together by a codec."""
+        tokens = self._store.packed(places)
+        # All codecs of float16 are one.
+        if codec.dtype != self._codec.dtype:
+            tokens = codec.pack(self._codec.unpack(tokens))
+        return PackedBatch(items, self._embeddings[places], tokens, self._store.lengths(places))
 
 
 def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
@@ -140,28 +170,25 @@ def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
 def write_shard(
     folder: Path,
     format: ShardFormat,
-    batches: Iterable[EncodedItems],
+    rows: range,
+    batches: Iterable[StreamedItems],
     seconds: StageSeconds,
 ) -> Shard:
-    """Write some items as they are encoded.
+    """Write the items of some rows as they are encoded; the folder appears once it is complete.
 
-    Args:
-        folder: Folder to be written; it appears once the whole shard is on the disk.
-        format: Format of the arrays.
-        batches: Batches of encoded items.
-        seconds: Times by stage, to which that of the stage "write" is added.
-
-    Raises:
-        OSError: If the disk is full, or cannot be written.
+    The time of the stage "write" is added to `seconds`.
     """
     skipped: list[SkippedItem] = []
     metadata: dict[int, Mapping[str, str | float]] = {}
+    start = rows.start
     with atomic_folder(folder) as partial:
         with _ShardFiles(partial, format) as files:
             for batch in batches:
-                usable = batch.usable
+                numbered = enumerate(batch.found, start=start)
+                usable = {row: each for row, each in numbered if isinstance(each, Prepared)}
+                start += len(batch.found)
                 skipped += batch.skipped
-                metadata |= {each.row: each.metadata for each in usable if each.metadata}
+                metadata |= {row: each.metadata for row, each in usable.items() if each.metadata}
                 if batch.encoding is not None:
                     with seconds.measure("write"):
                         files.append(usable, batch.encoding)
@@ -169,6 +196,17 @@ def write_shard(
             (partial / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
         (partial / SKIPPED).write_text(json.dumps(skipped), encoding="utf-8")
     return Shard(folder=folder, skipped=skipped, format=format)
+
+
+def codec_of(
+    dtype: TokenDtype, shards: Sequence[Shard], query_shards: Sequence[Shard]
+) -> TokenCodec:
+    """Return a codec for the tokens of shards; those of the other collection are like queries'."""
+    kept = shards[0].format.codec
+    if kept.dtype == dtype:
+        return kept
+    values, asking = ([shard.tokens().values for shard in each] for each in (shards, query_shards))
+    return codec_for(dtype, values, asking)
 
 
 def shard_files(folder: Path) -> dict[str, NDArray[np.uint8]]:
@@ -216,13 +254,13 @@ class _ShardFiles(ExitStack):
             for array in format.codec.arrays
         }
 
-    def append(self, batch: Sequence[Prepared], encoding: Encoding) -> None:
-        """Write the encodings of a batch."""
-        self._rows.append(np.array([prepared.row for prepared in batch]))
-        self._sizes_px.append(np.array([prepared.size_px or (0, 0) for prepared in batch]))
+    def append(self, batch: Mapping[int, Prepared], encoding: Encoding) -> None:
+        """Write the encodings of the items of some rows."""
+        self._rows.append(np.array([*batch]))
+        self._sizes_px.append(np.array([each.size_px or (0, 0) for each in batch.values()]))
         if self._boxes is not None and self._box_counts is not None:
             none = np.zeros((0, 4), dtype=np.float32)
-            boxes = [none if prepared.boxes is None else prepared.boxes for prepared in batch]
+            boxes = [none if each.boxes is None else each.boxes for each in batch.values()]
             self._boxes.append(np.concatenate(boxes))
             self._box_counts.append(np.array([len(each) for each in boxes]))
         self._embeddings.append(encoding.embedding)
@@ -288,32 +326,15 @@ class LocalEncoding:
 
     def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
         """Write all shards of `work`, one after the other."""
-        settings = self._settings
-        encoder = item_encoder(
-            work.target, self._network, settings.limits, self._regions, exif=settings.exif
+        settings, size = self._settings, self._settings.batch_size
+        encoder = item_encoder(work.target, self._network, settings, self._regions)
+        batches = (
+            work.items(rows[start : start + size])
+            for rows in work.shards.values()
+            for start in range(0, len(rows), size)
         )
-        batches = _batches(work.shards.values(), work.items, settings.batch_size)
         # One stream for all shards: its threads encode the next one while this one is written.
-        encoded = encoded_batches(encoder, batches, settings.readers, seconds, progress)
-        with closing(encoded), closing(_checked(encoded, settings)) as stream:
+        with closing(encoded_batches(encoder, batches, settings, seconds, progress)) as stream:
             for folder, rows in work.shards.items():
-                of_this = islice(stream, ceil(len(rows) / settings.batch_size))
-                write_shard(folder, work.form, of_this, seconds)
-
-
-def _checked(batches: Iterable[EncodedItems], settings: BuildSettings) -> Generator[EncodedItems]:
-    """Pass batches on; where the settings are strict, refuse the first item of no use."""
-    for batch in batches:
-        if settings.strict and batch.skipped:
-            raise batch.skipped[0].refused()
-        yield batch
-
-
-def _batches(
-    shards: Iterable[range], items: Callable[[range], Sequence[SourceItem]], size: int
-) -> Iterator[list[NumberedItem]]:
-    """Read the items of some shards batch by batch."""
-    for rows in shards:
-        for start in range(rows.start, rows.stop, size):
-            batch = range(start, min(start + size, rows.stop))
-            yield list(zip(batch, items(batch), strict=True))
+                of_this = islice(stream, ceil(len(rows) / size))
+                write_shard(folder, work.form, rows, of_this, seconds)

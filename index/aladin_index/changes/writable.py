@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from aladin_index.changes.database import (
     new_database,
     open_to_write,
 )
+from aladin_index.changes.encoded import AnyBatch
 from aladin_index.format.disk import FileIdentity, identity_at, identity_of
 from aladin_index.format.layout import ITEMS, generation_folder
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
@@ -27,16 +29,26 @@ from aladin_index.items.tables import (
     StoredItem,
     count_fields,
     field_names,
+    insert_items,
     unknown_fields,
 )
 from aladin_index.settings import MAX_FILTER_FIELDS
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import TokenStore, feedback_from, read_centroids
-from aladin_network.errors import IndexMismatchError, InputError, NoSuchTargetError
+from aladin_network.errors import (
+    DuplicateItemError,
+    IndexMismatchError,
+    InputError,
+    NoSuchTargetError,
+)
 from aladin_network.scoring.encoding import TokenRows
 from aladin_network.scoring.hub_correction import HubCorrection
-from aladin_network.types import TARGETS, Target
+from aladin_network.types import TARGETS, OnDuplicate, Target
+
+AddOutcome = Literal["added", "replaced", "kept"]
+# What becomes of an item whose id exists already.
+_OUTCOMES: dict[OnDuplicate, AddOutcome] = {"replace": "replaced", "skip": "kept"}
 
 _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"
 
@@ -187,7 +199,32 @@ class WritableCollection:
         gone = connection.execute("SELECT 1 FROM removed WHERE row = ?", (item.row,)).fetchone()
         return item.row if gone is None else None
 
-    def vector(self, embedding: NDArray[np.float32], packed: PackedTokens) -> NDArray[np.float32]:
+    def add(
+        self, connection: sqlite3.Connection, batch: AnyBatch, on_duplicate: OnDuplicate
+    ) -> list[tuple[str, AddOutcome]]:
+        """Add items inside a `transaction`; an id may occur twice.
+
+        Raises:
+            DuplicateItemError: If an id exists already, and that is an error.
+        """
+        row = self.next_row()
+        outcomes: list[tuple[str, AddOutcome]] = []
+        # Packed one by one: the rounding of a token may depend on what is packed with it.
+        for item, embedding, tokens in batch.each():
+            old = self.live_row(item.id)
+            outcome = outcome_of(item.id, self.target, on_duplicate, exists=old is not None)
+            outcomes.append((item.id, outcome))
+            if outcome == "kept":
+                continue
+            if old is not None:
+                self.remove(old)
+            packed = self.codec.packed(tokens)
+            insert_items(connection, [item._replace(row=row)])
+            _insert_encoding(connection, row, self._vector(embedding, packed), packed)
+            row += 1
+        return outcomes
+
+    def _vector(self, embedding: NDArray[np.float32], packed: PackedTokens) -> NDArray[np.float32]:
         """Return the vector of a new item: its embedding, with the biases of a correction.
 
         Raises:
@@ -255,6 +292,8 @@ class WritableCollection:
 
     def record_files(self, states: Mapping[int, str]) -> None:
         """Record the states of the files of some rows, in place of earlier ones."""
+        if not states:
+            return
         connection = self._connected()
         assert connection is not None
         connection.execute(
@@ -278,20 +317,25 @@ class WritableCollection:
         return self._connection
 
 
-def insert_encoding(
+def outcome_of(
+    item_id: str, target: Target, on_duplicate: OnDuplicate, *, exists: bool
+) -> AddOutcome:
+    """Return what becomes of a new item whose id may exist already.
+
+    Raises:
+        DuplicateItemError: If it does, and that is an error.
+    """
+    if exists and on_duplicate == "error":
+        raise DuplicateItemError(target, item_id)
+    return _OUTCOMES[on_duplicate] if exists else "added"
+
+
+def _insert_encoding(
     connection: sqlite3.Connection,
     row: int,
     vector: NDArray[np.float32],
     packed: PackedTokens,
 ) -> None:
-    """Insert the encoding of one item.
-
-    Args:
-        connection: Connection to a database of changes.
-        row: Row of the item.
-        vector: (width,) its vector, see `WritableCollection.vector`.
-        packed: Packed tokens of the item.
-    """
     arrays = [None if array is None else array.tobytes() for array in packed]
     values = (row, vector.astype(np.float32).tobytes(), len(packed.values), *arrays)
     connection.execute("INSERT INTO encodings VALUES (?,?,?,?,?,?)", values)

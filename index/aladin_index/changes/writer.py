@@ -10,43 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from aladin_index.changes.writable import WritableGeneration, insert_encoding
+from aladin_index.changes.encoded import AnyBatch
+from aladin_index.changes.writable import AddOutcome, WritableGeneration
 from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import live_generation
-from aladin_index.format.manifest import CollectionEntry
-from aladin_index.items.tables import StoredItem, insert_items
-from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.tokens.codec import PackedTokens
 from aladin_network.errors import (
-    DuplicateItemError,
     IndexWriteError,
     SearchIndexError,
-    ShapeError,
     UnknownItemError,
 )
 from aladin_network.types import OnDuplicate, Target
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewItems:
-    """Encoded items to be added to one collection.
-
-    Attributes:
-        items: Items; their rows are numbered when they are added, regardless of the rows given.
-        embeddings: (items, d_match) float32, L2-normalised.
-        tokens: (tokens, d_align) float32, one item's after the other's.
-        lengths: (items,) int64, number of tokens of each item.
-        photos: Uploaded photos that the items' paths name; written before the items are.
-    """
-
-    items: Sequence[StoredItem]
-    embeddings: NDArray[np.float32]
-    tokens: NDArray[np.float32]
-    lengths: NDArray[np.int64]
-    photos: Sequence[UploadedPhoto] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +30,13 @@ class Revision:
         generation: Generation that the rows belong to.
         removed: Rows to remove, of the generation or added; those that were removed meanwhile are
             ignored.
-        new: Items to add after the removals, or None.
-        packed: Tokens of the new items in the form of the collection, in place of `new.tokens`, or
-            None.
+        new: Items to add after the removals, unless others have their ids by then; or None.
         file_states: States to record of the files of rows that stay, by row.
     """
 
     generation: int
     removed: Sequence[int] = ()
-    new: NewItems | None = None
-    packed: PackedTokens | None = None
+    new: AnyBatch | None = None
     file_states: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
@@ -75,19 +45,34 @@ class OtherGenerationError(SearchIndexError):
 
 
 class AddReport(NamedTuple):
-    """Result of adding items; each id is in one of the lists, once per occurrence.
+    """Result of adding items.
 
     Attributes:
         generation: Generation that was changed.
-        added: Ids that did not exist before.
-        replaced: Ids whose items were replaced by the new ones.
-        kept: Ids that existed already and whose items were kept.
+        outcomes: What became of each item, by its id: added, put in the place of another item, or
+            not taken, as the other was kept.
     """
 
     generation: int
-    added: list[str]
-    replaced: list[str]
-    kept: list[str]
+    outcomes: Sequence[tuple[str, AddOutcome]]
+
+    @property
+    def added(self) -> list[str]:
+        """Ids that did not exist before."""
+        return self._of("added")
+
+    @property
+    def replaced(self) -> list[str]:
+        """Ids whose items were replaced by the new ones."""
+        return self._of("replaced")
+
+    @property
+    def kept(self) -> list[str]:
+        """Ids that existed already and whose items were kept."""
+        return self._of("kept")
+
+    def _of(self, outcome: AddOutcome) -> list[str]:
+        return [item_id for item_id, each in self.outcomes if each == outcome]
 
 
 class DeleteReport(NamedTuple):
@@ -111,7 +96,7 @@ class ItemWriter(Protocol):
         """Return the ids among `ids` that are in the index."""
         ...
 
-    def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
+    def add(self, target: Target, new: AnyBatch, on_duplicate: OnDuplicate) -> AddReport:
         """Add items atomically."""
         ...
 
@@ -164,7 +149,7 @@ class ChangesWriter:
             collection = live.collection(target)
             return {item_id for item_id in ids if collection.live_row(item_id) is not None}
 
-    def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
+    def add(self, target: Target, new: AnyBatch, on_duplicate: OnDuplicate) -> AddReport:
         """Add items atomically.
 
         Args:
@@ -183,31 +168,12 @@ class ChangesWriter:
         """
         with self._exclusive() as live:
             collection = live.collection(target)
-            check_shapes(new, collection.entry)
+            new.check_fits(collection.entry)
             collection.check_fields(new.items)
             for photo in new.photos:
                 photo.write(self._root)
-            report = AddReport(live.generation, [], [], [])
             with collection.transaction() as connection:
-                row = collection.next_row()
-                ends = np.cumsum(new.lengths)
-                for place, item in enumerate(new.items):
-                    old = collection.live_row(item.id)
-                    if old is not None and on_duplicate == "error":
-                        raise DuplicateItemError(target, item.id)
-                    if old is not None and on_duplicate == "skip":
-                        report.kept.append(item.id)
-                        continue
-                    if old is not None:
-                        collection.remove(old)
-                    (report.added if old is None else report.replaced).append(item.id)
-                    insert_items(connection, [item._replace(row=row)])
-                    start, end = int(ends[place] - new.lengths[place]), int(ends[place])
-                    packed = collection.codec.pack(new.tokens[start:end])
-                    vector = collection.vector(new.embeddings[place], packed)
-                    insert_encoding(connection, row, vector, packed)
-                    row += 1
-            return report
+                return AddReport(live.generation, collection.add(connection, new, on_duplicate))
 
     def delete(
         self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
@@ -239,60 +205,31 @@ class ChangesWriter:
                     (report.missing if row is None else report.deleted).append(item_id)
             return report
 
-    def revise(self, target: Target, revision: Revision) -> list[str]:
+    def revise(self, target: Target, revision: Revision) -> AddReport:
         """Remove and add items, and record states of files, atomically.
 
-        Args:
-            target: Collection to change.
-            revision: Changes to apply.
-
-        Returns:
-            The ids of new items that were not added, because others have them by now.
+        New items whose ids others have by now are not added; the report says which.
 
         Raises:
             OtherGenerationError: If another generation is live by now.
-            NoSuchTargetError: If the index has no such collection.
-            IndexMismatchError: If the index was built with another model.
-            ShapeError: If the encodings do not have the index's dimensions.
-            InputError: If too many distinct metadata fields would have an index for filters.
-            IndexWriteError: If the disk is full, or cannot be written.
         """
-        taken: list[str] = []
+        new = revision.new
         with self._exclusive() as live:
             if live.generation != revision.generation:
                 raise OtherGenerationError(
                     f"{self._root}: expected generation {revision.generation}, generation "
                     f"{live.generation} is live by now"
                 )
-            collection, new, packed = live.collection(target), revision.new, revision.packed
+            collection = live.collection(target)
             if new is not None:
                 collection.check_fields(new.items)
-                if packed is None:
-                    check_shapes(new, collection.entry)
+                new.check_fits(collection.entry)
             with collection.transaction() as connection:
-                for row in revision.removed:
-                    if collection.is_live(row):
-                        collection.remove(row)
-                if revision.file_states:
-                    collection.record_files(revision.file_states)
-                if new is None:
-                    return taken
-                row = collection.next_row()
-                ends = np.cumsum(new.lengths)
-                for place, item in enumerate(new.items):
-                    if collection.live_row(item.id) is not None:
-                        taken.append(item.id)
-                        continue
-                    insert_items(connection, [item._replace(row=row)])
-                    part = slice(int(ends[place] - new.lengths[place]), int(ends[place]))
-                    if packed is None:
-                        tokens = collection.codec.pack(new.tokens[part])
-                    else:
-                        tokens = packed.take(part)
-                    vector = collection.vector(new.embeddings[place], tokens)
-                    insert_encoding(connection, row, vector, tokens)
-                    row += 1
-        return taken
+                for row in filter(collection.is_live, revision.removed):
+                    collection.remove(row)
+                collection.record_files(revision.file_states)
+                taken = [] if new is None else collection.add(connection, new, "skip")
+                return AddReport(live.generation, taken)
 
     @contextmanager
     def _exclusive(self) -> Generator[WritableGeneration]:
@@ -324,17 +261,3 @@ class ChangesWriter:
         if self._live is not None:
             self._live.close()
             self._live = None
-
-
-def check_shapes(new: NewItems, entry: CollectionEntry) -> None:
-    """Reject encodings whose shapes do not fit the collection.
-
-    Raises:
-        ShapeError: If the number of encodings is not the number of items, or the dimensions differ.
-    """
-    count = len(new.items)
-    if new.embeddings.shape != (count, entry.embedding_dim):
-        raise ShapeError(f"embeddings ({count}, {entry.embedding_dim})", new.embeddings.shape)
-    expected = (int(new.lengths.sum()), entry.token_dim)
-    if len(new.lengths) != count or new.tokens.shape != expected:
-        raise ShapeError(f"tokens {expected} of {count} items", new.tokens.shape)

@@ -7,63 +7,37 @@ number of items in batches, each applied in one step, and skips the items that c
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
-from aladin_index.changes.writer import AddReport, DeleteReport, ItemWriter, NewItems
+from aladin_index.changes.writer import AddReport, DeleteReport, ItemWriter
 from aladin_index.encode.item_encoders import (
     CUT,
     ImageReader,
     ItemEncoder,
     PhotoEncoder,
-    Prepared,
     TextEncoder,
     item_encoder,
     warn_of_cut,
 )
-from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, batched, encoded_batches
+from aladin_index.encode.read_ahead import StageSeconds, StreamedItems, batched, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import (
     ImageItem,
+    Prepared,
     SourceItem,
     check_item,
+    checked_items,
     place_of,
-    stored_form,
     with_file_state,
 )
 from aladin_index.format.skipped import SkippedItem
-from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
+from aladin_index.settings import DEFAULT_METADATA_LIMITS, AddSettings, MetadataLimits
 from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError, brief
 from aladin_network.inference import Network
-from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
-from aladin_network.photos.files import printable
-from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, OnDuplicate, Progress, Target
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddSettings:
-    """Options of adding items.
-
-    Attributes:
-        on_duplicate: What to do if an id exists already, see `ChangesWriter.add`.
-        batch_size: Number of items that are encoded together and applied in one step.
-        readers: Number of threads that read and decode photos.
-        limits: Limits of a photo's size.
-        metadata: Limits of an item's metadata.
-        exif: Whether the metadata in photos are read.
-        strict: Whether the first item that cannot be used ends the job.
-    """
-
-    on_duplicate: OnDuplicate = "error"
-    batch_size: int = 64
-    readers: int = 2
-    limits: ImageLimits = DEFAULT_LIMITS
-    metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
-    exif: bool = True
-    strict: bool = False
 
 
 @dataclass(kw_only=True)
@@ -82,11 +56,12 @@ class AddCounts:
     kept: int = 0
     skipped: list[SkippedItem] = field(default_factory=list[SkippedItem])
 
-    def leave_out(self, item: SkippedItem, settings: AddSettings) -> None:
-        """Count an item that could not be used, or raise the error about it."""
-        if settings.strict:
-            raise item.refused()
-        self.skipped.append(item)
+    def count(self, report: AddReport) -> None:
+        """Add the outcomes of one batch."""
+        outcomes = Counter(outcome for _, outcome in report.outcomes)
+        self.added += outcomes["added"]
+        self.replaced += outcomes["replaced"]
+        self.kept += outcomes["kept"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,24 +129,13 @@ class ItemChanger:
         encoder: ItemEncoder = (
             PhotoEncoder(model, self._images) if target == "images" else TextEncoder(model)
         )
-        prepared: list[Prepared] = []
-        for row, item in enumerate(items):
-            check_item(item, target, self._metadata)
-            num_chars, limit = len(item.text or ""), self._max_text_chars
-            if limit is not None and num_chars > limit:
-                raise TextTooLongError(num_chars, limit, f"characters (item {brief(item.id)})")
-            is_photo = isinstance(item, ImageItem)
-            # No file of this machine is read for a request.
-            if is_photo and item.upload is None and item.region_file is None:
-                raise InputError(
-                    f"item {brief(item.id)}: expected an image among the images, got none"
-                )
-            # In the size that the network takes: the photo itself may have 64 million pixels.
-            prepared.append(_prepared(encoder, row, item))
+        # In the size that the network takes: the photo itself may have 64 million pixels.
+        prepared = [self._prepared(encoder, target, item) for item in items]
         decoded_s = time.perf_counter()
-        encoding = encoder.encode(prepared)
+        encoded = StreamedItems([*items], [*prepared], encoder.encode(prepared))
         encoded_s = time.perf_counter()
-        new = new_items(items, prepared, encoding)
+        new = encoded.stored()
+        assert new is not None  # it was encoded
         report = self._writer.add(target, new, on_duplicate)
         return TimedAddReport(
             report=report,
@@ -179,6 +143,23 @@ class ItemChanger:
             encode_ms=1000 * (encoded_s - decoded_s),
             write_ms=1000 * (time.perf_counter() - encoded_s),
         )
+
+    def _prepared(self, encoder: ItemEncoder, target: Target, item: SourceItem) -> Prepared:
+        """Check and prepare an item; errors of a text name it, as those of a photo do."""
+        check_item(item, target, self._metadata)
+        num_chars, limit = len(item.text or ""), self._max_text_chars
+        if limit is not None and num_chars > limit:
+            raise TextTooLongError(num_chars, limit, f"characters (item {brief(item.id)})")
+        photo = item if isinstance(item, ImageItem) else None
+        # No file of this machine is read for a request.
+        if photo is not None and photo.upload is None and photo.region_file is None:
+            raise InputError(f"item {brief(item.id)}: expected an image among the images, got none")
+        try:
+            return encoder.decode(item, encoder.read(item))
+        except InputError as error:
+            if photo is not None:
+                raise
+            raise InputError(f"item {brief(item.id)}: {error}") from error
 
     def delete(self, target: Target, item_id: str) -> DeleteReport:
         """Remove one item.
@@ -192,16 +173,6 @@ class ItemChanger:
     def close(self) -> None:
         """Close the writer; no change may run any more."""
         self._writer.close()
-
-
-def _prepared(encoder: ItemEncoder, row: int, item: SourceItem) -> Prepared:
-    """Prepare an item for the network; errors of a text name it, as those of a photo do."""
-    try:
-        return encoder.decode(row, item, encoder.read(item))
-    except InputError as error:
-        if isinstance(item, ImageItem):
-            raise
-        raise InputError(f"item {brief(item.id)}: {error}") from error
 
 
 def check_new(
@@ -222,7 +193,10 @@ def check_new(
         DuplicateItemError: If an id is in the index already.
         InputError: If an item cannot be used, and the settings are strict.
     """
-    for batch in batched(_usable(items, target, settings, AddCounts()), 1000):
+    usable = (
+        item for item in _checked(items, target, settings) if not isinstance(item, SkippedItem)
+    )
+    for batch in batched(usable, 1000):
         known = writer.known(target, [item.id for item in batch])
         if known:
             raise DuplicateItemError(target, min(known))
@@ -259,109 +233,64 @@ def add_items(
     """
     progress = progress or NullProgress()
     progress.start(None, "photos" if target == "images" else "texts")
-    counts, seconds = AddCounts(), StageSeconds()
-    encoder = item_encoder(target, model, settings.limits, regions, exif=settings.exif)
-    # Items of the batches that are being read; a few batches at a time.
-    sources: dict[int, SourceItem] = {}
-    cut: list[Mapping[str, Any]] = []
-    ahead = _numbered(writer, target, items, settings, sources, counts, progress)
-    for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
-        usable = batch.usable
-        for each in batch.skipped:
-            counts.leave_out(each, settings)
-        if batch.encoding is not None:
+    counts, seconds, cut = AddCounts(), StageSeconds(), list[Mapping[str, Any]]()
+    encoder = item_encoder(target, model, settings, regions)
+    ahead = _new_batches(writer, target, items, settings, counts, progress)
+    for batch in encoded_batches(encoder, ahead, settings, seconds, progress):
+        counts.skipped += batch.skipped
+        new = batch.stored()
+        if new is not None:
             with seconds.measure("write"):
-                added = [sources[each.row] for each in usable]
-                new = new_items(added, usable, batch.encoding)
-                report = writer.add(target, new, settings.on_duplicate)
-            counts.added += len(report.added)
-            counts.replaced += len(report.replaced)
-            counts.kept += len(report.kept)
-            cut += [each.metadata for each in usable if CUT in each.metadata]
-        for row in list(islice(sources, len(batch.items))):  # batches come in their order
-            del sources[row]
+                counts.count(writer.add(target, new, settings.on_duplicate))
+            cut += [each.metadata for _, each in batch.usable if CUT in each.metadata]
     warn_of_cut(cut)
     return counts
 
 
-def new_items(
-    sources: Sequence[SourceItem], prepared: Sequence[Prepared], encoding: Encoding
-) -> NewItems:
-    """Join items with the network's output for them.
-
-    Args:
-        sources: The items; uploaded photos are kept in the index.
-        prepared: The same items, in the same order, as the network took them.
-        encoding: Encoding of the items, in the same order.
-    """
-    uploads = [item.upload for item in sources if isinstance(item, ImageItem) and item.upload]
-    return NewItems(
-        items=[
-            stored_form(item, each.size_px, each.boxes, each.metadata)
-            for item, each in zip(sources, prepared, strict=True)
-        ],
-        embeddings=encoding.embedding,
-        tokens=encoding.tokens[encoding.mask],
-        lengths=encoding.mask.sum(axis=1),
-        photos=uploads,
-    )
-
-
-def _numbered(
+def _new_batches(
     writer: ItemWriter,
     target: Target,
     items: Iterable[SourceItem | SkippedItem],
     settings: AddSettings,
-    sources: dict[int, SourceItem],
     counts: AddCounts,
     progress: Progress,
-) -> Iterator[list[NumberedItem]]:
-    """Number the items, and skip those that need not be encoded."""
-    number = 0
-    usable = _usable(items, target, settings, counts, progress)
-    for batch in batched(usable, settings.batch_size):
-        if settings.on_duplicate != "replace":
-            known = writer.known(target, [item.id for item in batch])
-            if known and settings.on_duplicate == "error":
-                raise DuplicateItemError(target, min(known))
-            counts.kept += sum(item.id in known for item in batch)
-            progress.advance(sum(item.id in known for item in batch))
-            batch = [item for item in batch if item.id not in known]
-        numbered = list(enumerate(map(with_file_state, batch), start=number))
-        number += len(batch)
-        sources.update(numbered)
-        if numbered:
-            yield numbered
+) -> Iterator[list[SourceItem]]:
+    """Yield the items that are to be encoded, and count the others."""
 
-
-def _usable(
-    items: Iterable[SourceItem | SkippedItem],
-    target: Target,
-    settings: AddSettings,
-    counts: AddCounts,
-    progress: Progress | None = None,
-) -> Iterator[SourceItem]:
-    """Pass on the items that an index could hold; the others are counted."""
-    seen: dict[str, int] = {}
-    for item in items:
-        if isinstance(item, SkippedItem):
-            skipped = item
-        else:
-            try:
-                check_item(item, target, settings.metadata)
-                # With the other ways of `on_duplicate`, an id that comes twice is no fault.
-                if settings.on_duplicate == "error" and item.id in seen:
-                    again, first = place_of(item, len(seen)), seen[item.id] + 1
-                    raise InputError(
-                        f"{target}: id {brief(item.id)} repeats, {again} after item {first}"
-                    )
-            except InputError as error:
-                skipped = SkippedItem(printable(item.id), str(error))
-            else:
-                if settings.on_duplicate == "error":
-                    seen[item.id] = len(seen)
+    def usable() -> Iterator[SourceItem]:
+        for item in _checked(items, target, settings):
+            if not isinstance(item, SkippedItem):
                 yield item
                 continue
-        counts.leave_out(skipped, settings)
-        if progress is not None:
+            counts.skipped.append(item)
             progress.advance()
+
+    for batch in batched(usable(), settings.batch_size):
+        # An item that is put in the place of another one is encoded in any case.
+        ids = [] if settings.on_duplicate == "replace" else [item.id for item in batch]
+        known = writer.known(target, ids) if ids else set[str]()
+        if known and settings.on_duplicate == "error":
+            raise DuplicateItemError(target, min(known))
+        new = [with_file_state(item) for item in batch if item.id not in known]
+        counts.kept += len(batch) - len(new)
+        progress.advance(len(batch) - len(new))
+        if new:
+            yield new
+
+
+def _checked(
+    items: Iterable[SourceItem | SkippedItem], target: Target, settings: AddSettings
+) -> Iterator[SourceItem | SkippedItem]:
+    """Check items; an id that comes twice is a fault only where existing ids are errors."""
+    if settings.on_duplicate != "error":
+        return checked_items(items, target, settings)
+    seen: dict[str, int] = {}
+
+    def repeats(item: SourceItem, number: int) -> str | None:
+        first = seen.setdefault(item.id, number)
+        if first == number:
+            return None
+        again = place_of(item, number)
+        return f"{target}: id {brief(item.id)} repeats, {again} after item {first + 1}"
+
+    return checked_items(items, target, settings, repeats)

@@ -7,18 +7,15 @@ or a query brings it: `ImageReader` applies the limits of bytes, pixels, formats
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Protocol
 
 from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
-from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.encode.source_items import ImageItem, Prepared, TextItem
+from aladin_index.settings import EncodeSettings
 from aladin_network.detectors.base import Detector
-from aladin_network.encoders.readers import PhotoInput, PhotoReader
+from aladin_network.encoders.readers import PhotoReader
 from aladin_network.errors import InputError, brief
 from aladin_network.graphs.network import for_throughput
 from aladin_network.inference import (
@@ -56,23 +53,6 @@ class RegionsNeededError(InputError):
     """The model reads regions, and nothing here can find those that it knows in a photo."""
 
 
-class PreparedImage(NamedTuple):
-    """A photo, or its regions, ready for the network.
-
-    Attributes:
-        value: Output of the image encoder's `preprocess`.
-        size_px: Width and height of the photo, or None if unknown.
-        boxes: (regions, 4) boxes of the regions that the network takes, in fractions of the photo,
-            or None if unknown or if the encoder derives them from the photo's size.
-        metadata: What the photo tells, see `aladin_network.photos.exif`.
-    """
-
-    value: PhotoInput
-    size_px: tuple[int, int] | None
-    boxes: NDArray[np.float32] | None = None
-    metadata: Mapping[str, str | float] = MappingProxyType({})
-
-
 class ImageReader:
     """Reads photos and files of regions; safe to use from any number of threads.
 
@@ -104,7 +84,7 @@ class ImageReader:
         self._region_limits = regions or RegionLimits()
         self._detector = detector
 
-    def read_photo(self, encoder: PhotoReader, data: bytes, source: str) -> PreparedImage:
+    def read_photo(self, encoder: PhotoReader, data: bytes, source: str) -> Prepared:
         """Read a picture file.
 
         Args:
@@ -120,14 +100,14 @@ class ImageReader:
         detector = self._detector_for(encoder) if encoder.reads == "regions" else None
         with decoded_image(data, self._memory, source, self.limits) as photo:
             if detector is None:
-                image = PreparedImage(encoder.preprocess(photo.picture), photo.size_px)
+                image = Prepared(encoder.preprocess(photo.picture), photo.size_px)
             else:
                 image = prepare_regions(encoder, detector.detect(photo.picture), photo.size_px)
             return image._replace(metadata=photo.details(exif=self._exif))
 
     def read_regions(
         self, encoder: PhotoReader, data: bytes, photo: bytes | None, source: str
-    ) -> PreparedImage:
+    ) -> Prepared:
         """Read ready-made regions.
 
         Args:
@@ -171,7 +151,7 @@ class ImageReader:
 
 def prepare_regions(
     encoder: PhotoReader, regions: RegionSet, size_px: tuple[int, int] | None
-) -> PreparedImage:
+) -> Prepared:
     """Bring the regions of a photo into the network's form.
 
     Args:
@@ -181,23 +161,7 @@ def prepare_regions(
     """
     value = encoder.preprocess(regions)
     boxes = None if regions.boxes is None else regions.boxes[: len(value.vectors)]
-    return PreparedImage(value, size_px, boxes)
-
-
-class Prepared(NamedTuple):
-    """An item that is ready for the network.
-
-    Attributes:
-        row: Row of the item in the input of the build or of the call.
-        data: Input of the encoder's `encode`, None once the item is encoded.
-        size_px: See `PreparedImage`, as for what follows; None for a text.
-    """
-
-    row: int
-    data: Any
-    size_px: tuple[int, int] | None
-    boxes: NDArray[np.float32] | None = None
-    metadata: Mapping[str, str | float] = MappingProxyType({})
+    return Prepared(value, size_px, boxes)
 
 
 class ItemEncoder(Protocol):
@@ -221,7 +185,7 @@ class ItemEncoder(Protocol):
         """
         ...
 
-    def decode(self, row: int, item: Any, data: Any) -> Prepared:
+    def decode(self, item: Any, data: Any) -> Prepared:
         """Convert the data of an item to the network's input.
 
         Raises:
@@ -244,6 +208,7 @@ class PhotoEncoder:
         regions: Ready-made regions of all photos, which are then not read, or None.
         callers: See `ItemEncoder`.
         items_a_call: See `ItemEncoder`.
+        on_read: Called with the undecoded bytes of each photo, by any thread, or None.
     """
 
     model: Network
@@ -251,6 +216,7 @@ class PhotoEncoder:
     regions: RegionReader | None = None
     callers: int = 1
     items_a_call: int | None = None
+    on_read: Callable[[ImageItem, bytes], None] | None = None
 
     def read(self, item: ImageItem) -> RegionSet | bytes | None:
         """Read the photo's bytes or its ready-made regions; None if only uploaded regions exist."""
@@ -262,26 +228,27 @@ class PhotoEncoder:
             return item.upload.data
         if item.region_file is not None:
             return None
-        return item.photo.read(self.images.limits.max_bytes)
+        data = item.photo.read(self.images.limits.max_bytes)
+        if self.on_read is not None:
+            self.on_read(item, data)
+        return data
 
-    def decode(self, row: int, item: ImageItem, data: RegionSet | bytes | None) -> Prepared:
+    def decode(self, item: ImageItem, data: RegionSet | bytes | None) -> Prepared:
         """Bring a photo, or its regions, into the network's form; a decoded photo is released."""
         encoder = self.model.image.encoder
         if isinstance(data, RegionSet):
-            image = prepare_regions(encoder, data, data.size_px)
-        elif item.region_file is not None:
+            return prepare_regions(encoder, data, data.size_px)
+        if item.region_file is not None:
             source = f"regions of item {brief(item.id)}"
-            image = self.images.read_regions(encoder, item.region_file, data, source)
-        elif data is None:
+            return self.images.read_regions(encoder, item.region_file, data, source)
+        if data is None:
             raise InputError(f"item {brief(item.id)}: expected an image among the images, got none")
-        else:
-            source = f"image of item {brief(item.id)}" if item.upload else item.photo.source
-            image = self.images.read_photo(encoder, data, source)
-        return Prepared(row, *image)
+        source = f"image of item {brief(item.id)}" if item.upload else item.photo.source
+        return self.images.read_photo(encoder, data, source)
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
-        return encode_images(self.model, [prepared.data for prepared in batch])
+        return encode_images(self.model, [prepared.value for prepared in batch])
 
 
 @dataclass(frozen=True)
@@ -302,33 +269,32 @@ class TextEncoder:
         """Return the text, which needs no reading."""
         return item.text
 
-    def decode(self, row: int, item: TextItem, data: str) -> Prepared:  # noqa: ARG002
+    def decode(self, item: TextItem, data: str) -> Prepared:  # noqa: ARG002
         """Check that a text can be encoded, and note in its metadata if its end is not read."""
         if not is_cut(self.model, data):
-            return Prepared(row, data, None)
-        return Prepared(row, data, None, metadata={CUT: self.model.text.encoder.config.max_tokens})
+            return Prepared(data, None)
+        return Prepared(data, None, metadata={CUT: self.model.text.encoder.config.max_tokens})
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""
-        return encode_documents(self.model, [prepared.data for prepared in batch])
+        return encode_documents(self.model, [prepared.value for prepared in batch])
 
 
 def item_encoder(
     target: Target,
     model: Network,
-    limits: ImageLimits,
+    settings: EncodeSettings,
     regions: RegionSource | None = None,
-    *,
-    exif: bool = True,
+    on_read: Callable[[ImageItem, bytes], None] | None = None,
 ) -> ItemEncoder:
     """Return an encoder of many images or texts, which has all processors to itself.
 
     Args:
         target: Images or texts.
         model: The network.
-        limits: Limits of the bytes and pixels of a photo.
+        settings: Limits of photos, and whether their metadata are read.
         regions: Regions for a network that reads regions; None for one that reads photos.
-        exif: Whether the metadata in photos are read.
+        on_read: See `PhotoEncoder`.
 
     Raises:
         InputError: If the regions are missing, or the network reads none.
@@ -337,7 +303,7 @@ def item_encoder(
     if target == "texts":
         return TextEncoder(network, callers)
     check_regions(model, regions)
-    if regions is None or isinstance(regions, RegionReader):
-        return PhotoEncoder(network, ImageReader(limits, exif=exif), regions, callers, photos)
-    images = ImageReader(limits, detector=regions, exif=exif)
-    return PhotoEncoder(network, images, None, callers, photos)
+    ready = regions if isinstance(regions, RegionReader) else None
+    detector = None if isinstance(regions, RegionReader) else regions
+    images = ImageReader(settings.limits, detector=detector, exif=settings.exif)
+    return PhotoEncoder(network, images, ready, callers, photos, on_read)

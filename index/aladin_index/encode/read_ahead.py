@@ -16,9 +16,14 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from aladin_index.encode.item_encoders import ItemEncoder, Prepared
-from aladin_index.encode.source_items import ImageItem, SourceItem
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.item_encoders import ItemEncoder
+from aladin_index.encode.source_items import ImageItem, Prepared, SourceItem, stored_form
 from aladin_index.format.skipped import SkippedItem
+from aladin_index.settings import EncodeSettings
 from aladin_network.errors import ImageError, InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress
@@ -87,79 +92,101 @@ class StageSeconds:
             return {f"{stage}_s": round(seconds, 1) for stage, seconds in self.seconds.items()}
 
 
-NumberedItem = tuple[int, SourceItem]
-
-
-class EncodedItems(NamedTuple):
-    """Items of one batch.
+class StreamedItems(NamedTuple):
+    """Items of one batch, encoded.
 
     Attributes:
-        items: Items in order, those that cannot be used with the reason; the input of the network
-            is not kept.
+        sources: Items in order.
+        found: What became of each: how it was prepared, without the input of the network, or why
+            it cannot be used.
         encoding: Encoding of the usable items in their order, or None if there are none.
     """
 
-    items: list[Prepared | SkippedItem]
+    sources: list[SourceItem]
+    found: list[Prepared | SkippedItem]
     encoding: Encoding | None
 
     @property
-    def usable(self) -> list[Prepared]:
+    def usable(self) -> list[tuple[SourceItem, Prepared]]:
         """Items that were encoded, in order."""
-        return [each for each in self.items if isinstance(each, Prepared)]
+        pairs = zip(self.sources, self.found, strict=True)
+        return [(source, each) for source, each in pairs if isinstance(each, Prepared)]
 
     @property
     def skipped(self) -> list[SkippedItem]:
         """Items that cannot be used, in order."""
-        return [each for each in self.items if isinstance(each, SkippedItem)]
+        return [each for each in self.found if isinstance(each, SkippedItem)]
+
+    def stored(self) -> ItemBatch[NDArray[np.float32]] | None:
+        """Return the usable items in the form that an index stores, or None if there are none."""
+        if self.encoding is None:
+            return None
+        usable = self.usable
+        images = [source for source, _ in usable if isinstance(source, ImageItem)]
+        return ItemBatch(
+            items=[stored_form(source, each) for source, each in usable],
+            embeddings=self.encoding.embedding,
+            tokens=self.encoding.tokens[self.encoding.mask],
+            lengths=self.encoding.mask.sum(axis=1),
+            photos=[each.upload for each in images if each.upload],
+        )
 
 
 def encoded_batches(
     encoder: ItemEncoder,
-    batches: Iterable[Sequence[NumberedItem]],
-    readers: int,
+    batches: Iterable[Sequence[SourceItem]],
+    settings: EncodeSettings,
     seconds: StageSeconds,
     progress: Progress,
-) -> Generator[EncodedItems]:
+) -> Generator[StreamedItems]:
     """Encode items batch by batch, `BATCHES_AHEAD` of the one that the caller is at.
 
     Args:
         encoder: Encoder of the items.
-        batches: Rows and items of each batch; fetched on demand by the caller's thread.
-        readers: Number of threads that read and decode while as many as the network allows encode.
+        batches: Items of each batch; fetched on demand by the caller's thread.
+        settings: Number of threads that read and decode, while as many as the network allows
+            encode; and whether to be strict.
         seconds: Receives the time that the caller waits here, split between the stages "read",
             "decode" and "encode" in proportion to the time that the threads spend on each.
         progress: Progress, advanced by the items as they are encoded: a batch may take minutes.
 
     Yields:
         The batches in order.
+
+    Raises:
+        InputError: If an item cannot be used, and the settings are strict.
     """
     threads, turns = StageSeconds(), threading.Semaphore(encoder.callers)
 
-    def prepare(row: int, item: SourceItem) -> Prepared | SkippedItem:
+    def prepare(item: SourceItem) -> Prepared | SkippedItem:
         try:
             with threads.measure("read"):
                 data = encoder.read(item)
             with threads.measure("decode"):
-                return encoder.decode(row, item, data)
+                return encoder.decode(item, data)
         except InputError as error:
             return SkippedItem(item.id, _reason(item, error))
 
-    def encode(items: Sequence[NumberedItem]) -> EncodedItems:
-        prepared = EncodedItems([prepare(row, item) for row, item in items], None)
-        if not prepared.usable:
-            return prepared
+    def encode(items: Sequence[SourceItem]) -> StreamedItems:
+        found = [prepare(item) for item in items]
+        usable = [each for each in found if isinstance(each, Prepared)]
+        if not usable:
+            return StreamedItems(list(items), found, None)
         with turns, threads.measure("encode"):
-            encoding = encoder.encode(prepared.usable)
-        kept = [
-            each._replace(data=None) if isinstance(each, Prepared) else each
-            for each in prepared.items
-        ]
-        return EncodedItems(kept, encoding)
+            encoding = encoder.encode(usable)
+        bare = [each._replace(value=None) if isinstance(each, Prepared) else each for each in found]
+        return StreamedItems(list(items), bare, encoding)
 
-    pool = ThreadPoolExecutor(readers + encoder.callers, thread_name_prefix="encoder")
+    def joined(futures: Sequence[Future[StreamedItems]]) -> StreamedItems:
+        batch = _joined(futures, seconds, threads, progress)
+        if settings.strict and batch.skipped:
+            raise batch.skipped[0].refused()
+        return batch
+
+    pool = ThreadPoolExecutor(settings.readers + encoder.callers, thread_name_prefix="encoder")
     most_ahead = max(BATCHES_AHEAD, encoder.callers)
     try:
-        ahead: deque[list[Future[EncodedItems]]] = deque()
+        ahead: deque[list[Future[StreamedItems]]] = deque()
         for batch in batches:
             size = encoder.items_a_call or len(batch)
             ahead.append(
@@ -169,9 +196,9 @@ def encoded_batches(
                 ]
             )
             if len(ahead) > most_ahead:
-                yield _joined(ahead.popleft(), seconds, threads, progress)
+                yield joined(ahead.popleft())
         while ahead:
-            yield _joined(ahead.popleft(), seconds, threads, progress)
+            yield joined(ahead.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -185,19 +212,20 @@ def _reason(item: SourceItem, error: InputError) -> str:
 
 
 def _joined(
-    futures: Sequence[Future[EncodedItems]],
+    futures: Sequence[Future[StreamedItems]],
     seconds: StageSeconds,
     threads: StageSeconds,
     progress: Progress,
-) -> EncodedItems:
-    parts: list[EncodedItems] = []
+) -> StreamedItems:
+    parts: list[StreamedItems] = []
     for future in futures:
         with seconds.waiting_for(threads):
             parts.append(future.result())
-        progress.advance(len(parts[-1].items))
+        progress.advance(len(parts[-1].sources))
     progress.note(**seconds.notes())
     encodings = [part.encoding for part in parts if part.encoding is not None]
-    return EncodedItems(
-        items=[item for part in parts for item in part.items],
+    return StreamedItems(
+        sources=[item for part in parts for item in part.sources],
+        found=[each for part in parts for each in part.found],
         encoding=Encoding.concatenate(encodings) if encodings else None,
     )

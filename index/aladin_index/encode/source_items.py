@@ -7,19 +7,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.items.tables import StoredItem, pack_boxes
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits, check_metadata
+from aladin_index.settings import (
+    DEFAULT_METADATA_LIMITS,
+    EncodeSettings,
+    MetadataLimits,
+    check_metadata,
+)
 from aladin_network.errors import InputError, brief
-from aladin_network.photos.files import CONTROL_CHARACTER, ListedPhotos, PhotoFile, PhotosRoot
+from aladin_network.photos.files import (
+    CONTROL_CHARACTER,
+    ListedPhotos,
+    PhotoFile,
+    PhotosRoot,
+    printable,
+)
 from aladin_network.types import MAX_CAPTION_CHARS, MAX_NAME_CHARS, MAX_STORED_BYTES, Target
 
 # Contents of uploads and states of files, which are in no list of a build's items, and the path,
@@ -97,6 +110,23 @@ class TextItem:
 SourceItem = ImageItem | TextItem
 
 
+class Prepared(NamedTuple):
+    """An item that is ready for the network.
+
+    Attributes:
+        value: Input of the encoder's `encode`; None once the item is encoded.
+        size_px: Width and height of the photo; None for a text, or if unknown.
+        boxes: (regions, 4) boxes of the regions that the network takes, in fractions of the photo,
+            or None if unknown or if the encoder derives them from the photo's size.
+        metadata: What the photo or the text itself tells, see `aladin_network.photos.exif`.
+    """
+
+    value: Any
+    size_px: tuple[int, int] | None
+    boxes: NDArray[np.float32] | None = None
+    metadata: Mapping[str, str | float] = MappingProxyType({})
+
+
 def place_of(item: SourceItem, row: int) -> str:
     """Name an item in a message by its place in the source and its photo."""
     return f"item {row + 1}" + (f" ({brief(item.uri)})" if isinstance(item, ImageItem) else "")
@@ -171,6 +201,44 @@ def check_item(
         raise _not_stored(item, target, error) from error
 
 
+def checked_items(
+    items: Iterable[SourceItem | SkippedItem],
+    target: Target,
+    settings: EncodeSettings,
+    fault_of: Callable[[SourceItem, int], str | None] = lambda item, row: None,  # noqa: ARG005
+) -> Iterator[SourceItem | SkippedItem]:
+    """Pass items on; those that no index could hold become skipped ones, or an error if strict.
+
+    Args:
+        items: Items of a source, including those that it skipped.
+        target: Kind of the items.
+        settings: Limits of metadata, and whether to be strict.
+        fault_of: Returns why an item that could be stored is of no use, or None, from the item and
+            its number in the source from 0.
+
+    Raises:
+        InputError: If an item cannot be used, and the settings are strict.
+    """
+    number = 0
+    for item in items:
+        if not isinstance(item, SkippedItem):
+            reason = _fault(item, target, settings.metadata) or fault_of(item, number)
+            number += 1
+            if reason is not None:
+                item = SkippedItem(printable(item.id) or f"item {number}", reason)
+        if isinstance(item, SkippedItem) and settings.strict:
+            raise item.refused()
+        yield item
+
+
+def _fault(item: SourceItem, target: Target, limits: MetadataLimits) -> str | None:
+    try:
+        check_item(item, target, limits)
+    except InputError as error:
+        return str(error)
+    return None
+
+
 def _not_stored(item: SourceItem, target: Target, error: Exception) -> InputError:
     return InputError(f"{target}: item {brief(item.id)} cannot be stored ({error})")
 
@@ -198,20 +266,10 @@ def check_id(item_id: str, target: Target) -> None:
         )
 
 
-def stored_form(
-    item: SourceItem,
-    size_px: tuple[int, int] | None,
-    boxes: NDArray[np.float32] | None = None,
-    found: Mapping[str, Any] | None = None,
-) -> StoredItem:
+def stored_form(item: SourceItem, prepared: Prepared) -> StoredItem:
     """Return an item in its stored form; its row is assigned later.
 
-    Args:
-        item: Item as given by the source.
-        size_px: Width and height of the upright photo, or None for a text.
-        boxes: Array (regions, 4) of a photo's regions, in fractions of its size, or None if not
-            known.
-        found: Metadata that the photo itself tells; the user's own take precedence.
+    The user's own metadata take precedence over those that the photo itself tells.
     """
     photo = item if isinstance(item, ImageItem) else None
     path = None
@@ -222,7 +280,7 @@ def stored_form(
     state = photo.file_state if photo else None
     if photo is not None and photo.of_folder and state is not None:
         state = f"{state} {details_of(photo)}"
-    width_px, height_px = size_px or (None, None)
+    width_px, height_px = prepared.size_px or (None, None)
     return StoredItem(
         row=-1,
         id=item.id,
@@ -232,10 +290,10 @@ def stored_form(
         image_id=None if isinstance(item, ImageItem) else item.image_id,
         width_px=width_px,
         height_px=height_px,
-        metadata={**(found or {}), **item.metadata},
+        metadata={**prepared.metadata, **item.metadata},
         offset=photo.offset if photo else 0,
         length=photo.length if photo else None,
-        boxes=None if boxes is None else pack_boxes(boxes),
+        boxes=None if prepared.boxes is None else pack_boxes(prepared.boxes),
         file_state=state,
     )
 

@@ -28,7 +28,7 @@ from aladin_index.format.disk import lock_file
 from aladin_index.format.layout import CURRENT, MODEL, EngineLocation, location_of, write_location
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest, RecallPoint
 from aladin_index.format.models import copy_model, has_model, model_folder, upgrade_model_folder
-from aladin_index.generations.collection_writer import EncodedPart, live_parts
+from aladin_index.generations.collection_writer import PackedBatch, live_parts
 from aladin_index.generations.history import earlier_generations
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.tables import StoredItem
@@ -347,7 +347,7 @@ def _schema(collection: FileCollection) -> CollectionSchema:
     )
 
 
-def entries_of(part: EncodedPart) -> list[EngineItem]:
+def entries_of(part: PackedBatch) -> list[EngineItem]:
     """Return items in the form for Milvus; the arrays are views."""
     ends = np.cumsum(part.lengths).tolist()
     starts = [0, *ends[:-1]]

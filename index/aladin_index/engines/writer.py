@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aladin_index.changes.writer import AddReport, DeleteReport, NewItems, check_shapes
+from aladin_index.changes.encoded import AnyBatch
+from aladin_index.changes.writable import AddOutcome, outcome_of
+from aladin_index.changes.writer import AddReport, DeleteReport
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.record import GenerationRecord, read_generation, require_live
 from aladin_index.engines.rows import EngineItem, is_unicode, item_text
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem
 from aladin_network.errors import (
-    DuplicateItemError,
     IndexMismatchError,
     IndexWriteError,
     InputError,
@@ -63,33 +63,30 @@ class EngineWriter:
             _collection(record, target)
             return self._known(record, target, ids)
 
-    def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
+    def add(self, target: Target, new: AnyBatch, on_duplicate: OnDuplicate) -> AddReport:
         """Add items, see `aladin_index.changes.writer.ChangesWriter.add`."""
         with self._lock:
             record = self._live()
-            check_shapes(new, _collection(record, target))
+            new.check_fits(_collection(record, target))
             ids = [item.id for item in new.items]
             for item in new.items:
                 _check_unicode(item)
             there = self._known(record, target, ids)
-            report = AddReport(record.manifest.generation, [], [], [])
+            outcomes: list[tuple[str, AddOutcome]] = []
             # Position of the item to keep for each id: an id may occur twice.
             chosen: dict[str, int] = {}
             for place, item_id in enumerate(ids):
-                is_there = item_id in there or item_id in chosen
-                if is_there and on_duplicate == "error":
-                    raise DuplicateItemError(target, item_id)
-                if is_there and on_duplicate == "skip":
-                    report.kept.append(item_id)
-                    continue
-                (report.replaced if is_there else report.added).append(item_id)
-                chosen[item_id] = place
+                exists = item_id in there or item_id in chosen
+                outcome = outcome_of(item_id, target, on_duplicate, exists=exists)
+                outcomes.append((item_id, outcome))
+                if outcome != "kept":
+                    chosen[item_id] = place
             if chosen:
                 self._write_photos(new)
                 entries = self._entries(record, target, new, list(chosen.values()))
                 record = self._mark_changed(record)
                 self._client.upsert(record.manifest.generation, target, entries)
-            return report
+            return AddReport(record.manifest.generation, outcomes)
 
     def delete(
         self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
@@ -134,16 +131,15 @@ class EngineWriter:
         return record
 
     def _entries(
-        self, record: GenerationRecord, target: Target, new: NewItems, places: Sequence[int]
+        self, record: GenerationRecord, target: Target, new: AnyBatch, places: Sequence[int]
     ) -> list[EngineItem]:
         codec = record.codecs[target]
-        ends = np.cumsum(new.lengths)
+        each = list(new.each())
         entries: list[EngineItem] = []
         for place, row in zip(places, self._next_rows(len(places)), strict=True):
-            start, end = int(ends[place] - new.lengths[place]), int(ends[place])
-            tokens = codec.pack(new.tokens[start:end])
-            item = new.items[place]._replace(row=row)
-            entries.append(EngineItem(item, _as_float32(new.embeddings[place]), tokens))
+            item, embedding, tokens = each[place]
+            vector = np.ascontiguousarray(embedding, dtype=np.float32)
+            entries.append(EngineItem(item._replace(row=row), vector, codec.packed(tokens)))
         return entries
 
     def _next_rows(self, count: int) -> range:
@@ -152,7 +148,7 @@ class EngineWriter:
         self._last_row = first + count - 1
         return range(first, first + count)
 
-    def _write_photos(self, new: NewItems) -> None:
+    def _write_photos(self, new: AnyBatch) -> None:
         try:
             for photo in new.photos:
                 photo.write(self._root)
@@ -166,10 +162,6 @@ def _collection(record: GenerationRecord, target: Target) -> CollectionEntry:
     if entry is None:
         raise NoSuchTargetError(target, " and ".join(record.manifest.targets))
     return entry
-
-
-def _as_float32(embedding: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(embedding, dtype=np.float32)
 
 
 def _check_unicode(item: StoredItem) -> None:

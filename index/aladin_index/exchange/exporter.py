@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from aladin_index.ann.corrected import without_biases
+from aladin_index.changes.encoded import PackedBatch
 from aladin_index.exchange.items import RowWriter
 from aladin_index.exchange.layout import (
     SCHEMA_VERSION,
@@ -22,7 +23,7 @@ from aladin_index.exchange.layout import (
 )
 from aladin_index.format.manifest import EncodedEntry
 from aladin_index.format.npy import NpyWriter
-from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, EncodedPart, live_parts
+from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, live_parts
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.file_collection import FileCollection
@@ -136,7 +137,7 @@ class _CollectionExport:
         if self._codec.centroids is not None:
             np.save(self._layout.centroids, self._codec.centroids)
 
-    def _write_part(self, name: str, chunks: Iterator[EncodedPart], progress: Progress) -> int:
+    def _write_part(self, name: str, chunks: Iterator[PackedBatch], progress: Progress) -> int:
         chunk = next(chunks, None)
         if chunk is None:
             return 0
@@ -186,7 +187,7 @@ class _PartWriter:
         ]
         self._rows = files.enter_context(RowWriter(layout.metadata(name), layout.target))
 
-    def append(self, chunk: EncodedPart) -> None:
+    def append(self, chunk: PackedBatch) -> None:
         """Write some items."""
         self._embeddings.append(without_biases(chunk.embeddings, self._dim))
         self._lengths.append(chunk.lengths)

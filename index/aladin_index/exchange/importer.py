@@ -14,7 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.ann.first_stage_build import check_first_stages
+from aladin_index.building.builder import BuildReport
 from aladin_index.building.resume import fingerprint_of
+from aladin_index.changes.encoded import PackedBatch
 from aladin_index.encode.source_items import PhotoPlaces
 from aladin_index.exchange.arrays import (
     StoredTokens,
@@ -41,7 +43,7 @@ from aladin_index.exchange.layout import (
 )
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.skipped import SkippedItem
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import (
     NewGeneration,
     describe_model,
@@ -138,14 +140,14 @@ class EncodedCollection:
             queries=None if asking is None else asking.sample(QUERY_SAMPLE),
         )
 
-    def _parts(self, codec: TokenCodec) -> Iterator[EncodedPart]:
+    def _parts(self, codec: TokenCodec) -> Iterator[PackedBatch]:
         for name, embeddings in self._embeddings.items():
             row = token = 0
             for items in self._items.chunks(name):
                 rows = slice(row, row + len(items))
                 lengths = self._lengths(name, rows)
                 tokens = slice(token, token + int(lengths.sum()))
-                yield EncodedPart(
+                yield PackedBatch(
                     items=items,
                     embeddings=unit_vectors(self._layout.embeddings(name), row, embeddings[rows]),
                     tokens=self._packed(name, tokens, codec),
@@ -168,20 +170,6 @@ class EncodedCollection:
         return codec.pack(stored.unpack(packed))
 
 
-class ImportReport(NamedTuple):
-    """Result of an import.
-
-    Attributes:
-        generation: The new live generation.
-        counts: Number of items of each collection.
-        skipped: Items skipped: texts without a caption, photos outside of the root.
-    """
-
-    generation: int
-    counts: dict[Target, int]
-    skipped: list[SkippedItem]
-
-
 def import_index(
     folder: Path,
     checkpoint_folder: Path,
@@ -190,7 +178,7 @@ def import_index(
     token_dtype: TokenDtype | None = None,
     progress: Progress | None = None,
     places: PhotoPlaces | None = None,
-) -> ImportReport:
+) -> BuildReport:
     """Create a live generation from precomputed encodings, without running the network.
 
     A collection without tokens is searched by its embeddings alone. All is read and checked a few
@@ -266,7 +254,7 @@ def import_index(
         target: collection.count - len(sources[target].skipped)
         for target, collection in collections.items()
     }
-    return ImportReport(generation=generation, counts=counts, skipped=skipped)
+    return BuildReport(generation=generation, counts=counts, skipped=skipped)
 
 
 def _manifest_of(folder: Path, model_id: str) -> ExchangeManifest | None:
@@ -293,7 +281,7 @@ def _sources(
     return sources
 
 
-def _with_photos(parts: Iterable[EncodedPart], folder: Path, root: Path) -> Iterator[EncodedPart]:
+def _with_photos(parts: Iterable[PackedBatch], folder: Path, root: Path) -> Iterator[PackedBatch]:
     """Pass on the parts, and copy the uploaded photos that the exported index contains."""
     for part in parts:
         for item in part.items:

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from aladin_index.changes.encoded import PackedBatch
 from aladin_index.encode.source_items import PhotoPlaces, check_id, cut_text
 from aladin_index.exchange.arrays import check_rows
 from aladin_index.exchange.layout import CollectionLayout
 from aladin_index.format.skipped import SkippedItem
-from aladin_index.generations.collection_writer import EncodedPart
 from aladin_index.items.tables import StoredItem
 from aladin_network.errors import DataError, InputError, brief
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of, metadata_of
@@ -253,8 +253,8 @@ class ItemSource:
 
 
 def usable_part(
-    part: EncodedPart, skipped: list[SkippedItem], fault: Callable[[StoredItem], str | None]
-) -> EncodedPart:
+    part: PackedBatch, skipped: list[SkippedItem], fault: Callable[[StoredItem], str | None]
+) -> PackedBatch:
     """Leave out the items that have a fault, with all that belongs to them."""
     faults = [fault(item) for item in part.items]
     if not any(faults):
@@ -265,13 +265,7 @@ def usable_part(
         for item, reason in zip(part.items, faults, strict=True)
         if reason is not None
     ]
-    places = np.flatnonzero(np.repeat(kept, part.lengths))
-    return EncodedPart(
-        items=[item for item, usable in zip(part.items, kept.tolist(), strict=True) if usable],
-        embeddings=part.embeddings[kept],
-        tokens=part.tokens.take(places),
-        lengths=part.lengths[kept],
-    )
+    return part.take(kept)
 
 
 def caption_fault(item: StoredItem) -> str | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.ann.corrected import corrected_vectors
+from aladin_index.changes.encoded import PackedBatch
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, SKIPPED
 from aladin_index.format.manifest import BIASES, CollectionEntry, Tuning
 from aladin_index.format.npy import NpyWriter, write_npy
@@ -23,7 +24,7 @@ from aladin_index.format.skipped import SkippedItem
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.tokens.bound_files import BOUND_FILES
-from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
 from aladin_network.calibration.calibration import Calibration, hash_photo
 from aladin_network.scoring.encoding import TokenRows
@@ -36,24 +37,6 @@ ITEMS_AT_A_TIME = 4096
 # A calibration judges an index if at least this share of the photos are of the data set that it was
 # fitted on.
 _MOST = 0.5
-
-
-class EncodedPart(NamedTuple):
-    """Some items with their encodings; generations are made from such parts.
-
-    Attributes:
-        items: Items of the part; rows are numbered in the order of writing, regardless of the
-            items' own row numbers.
-        embeddings: (items, d_match) float32, L2-normalised; or the vectors of a corrected
-            collection, see `aladin_index.ann.corrected`.
-        tokens: Tokens of all items, concatenated, packed by the collection's codec.
-        lengths: (items,) int64, number of tokens of each item.
-    """
-
-    items: Sequence[StoredItem]
-    embeddings: NDArray[np.float32]
-    tokens: PackedTokens
-    lengths: NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +55,7 @@ class CollectionSource:
 
     embedding_dim: int
     codec: TokenCodec
-    parts: Iterable[EncodedPart]
+    parts: Iterable[PackedBatch]
     skipped: Sequence[SkippedItem] = ()
     count: int | None = None
     tuning: Tuning | None = None
@@ -149,7 +132,7 @@ class _ArrayWriters:
         self._offsets.append(np.zeros(1, dtype=np.int64))
         self.counts = CollectionCounts(0, 0)
 
-    def append(self, part: EncodedPart) -> None:
+    def append(self, part: PackedBatch) -> None:
         """Write the arrays of a part."""
         items, tokens = len(part.items), int(part.lengths.sum())
         stored = [array for array in part.tokens if array is not None]
@@ -166,7 +149,7 @@ class _ArrayWriters:
         self._offsets.append(self.counts.tokens + np.cumsum(part.lengths))
         self.counts = CollectionCounts(self.counts.items + items, self.counts.tokens + tokens)
 
-    def _vectors(self, part: EncodedPart) -> NDArray[np.float32]:
+    def _vectors(self, part: PackedBatch) -> NDArray[np.float32]:
         """Return the vectors of a part, whose biases are computed unless it has them."""
         if self._correction is None or part.embeddings.shape[1] != self._dim:
             return part.embeddings
@@ -175,7 +158,7 @@ class _ArrayWriters:
 
 
 def _written(
-    parts: Iterable[EncodedPart], arrays: _ArrayWriters, progress: Progress
+    parts: Iterable[PackedBatch], arrays: _ArrayWriters, progress: Progress
 ) -> Iterator[StoredItem]:
     """Yield the items for the database, and write their arrays at the same time."""
     for part in parts:
@@ -225,7 +208,7 @@ class FittedPhotos:
         are_others = self._of_data < max(1, _MOST * self._compared)
         return replace(calibration, other_photos=are_others)
 
-    def _counted(self, parts: Iterable[EncodedPart]) -> Iterator[EncodedPart]:
+    def _counted(self, parts: Iterable[PackedBatch]) -> Iterator[PackedBatch]:
         for part in parts:
             for item in part.items:
                 photo = item.id if self._watched == "images" else item.id.rpartition("#")[0]
@@ -237,8 +220,13 @@ class FittedPhotos:
 
 def live_parts(
     collection: FileCollection, items_at_a_time: int = ITEMS_AT_A_TIME
-) -> Iterator[EncodedPart]:
-    """Yield the live items of a collection in row order, with tokens in their stored form."""
+) -> Iterator[PackedBatch]:
+    """Yield the live items of a collection in row order, with tokens in their stored form.
+
+    Args:
+        collection: Collection at one moment; later changes are not seen.
+        items_at_a_time: Maximum number of items in a part.
+    """
     selection, base, changes = collection.selection, collection.base, collection.changes
     rows = base.entry.count if changes is None else changes.rows
     live = np.arange(rows) if selection is None else selection.rows
@@ -246,7 +234,7 @@ def live_parts(
     states = {} if changes is None else changes.added.file_states()
     for start in range(0, len(built), items_at_a_time):
         chosen = built[start : start + items_at_a_time]
-        yield EncodedPart(
+        yield PackedBatch(
             items=[_as_recorded(item, states) for item in base.items.by_rows(chosen.tolist())],
             embeddings=base.embeddings[chosen],
             tokens=base.tokens.packed(chosen),
@@ -255,7 +243,7 @@ def live_parts(
     for start in range(0, len(added), items_at_a_time):
         assert changes is not None  # only there do such rows come from
         chosen = added[start : start + items_at_a_time]
-        yield EncodedPart(
+        yield PackedBatch(
             items=[
                 _as_recorded(item, states) for item in collection.items.by_rows(chosen.tolist())
             ],

@@ -19,12 +19,13 @@ import numpy as np
 
 from aladin_index.ann.corrected import without_biases
 from aladin_index.ann.first_stage_build import check_first_stages
+from aladin_index.changes.encoded import PackedBatch
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import NEW_CATALOGUE, generation_folder
 from aladin_index.format.manifest import DIGEST
 from aladin_index.format.models import model_folder
 from aladin_index.format.skipped import read_skipped
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
+from aladin_index.generations.collection_writer import CollectionSource, live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import NewGeneration, install_model, write_generation
 from aladin_index.items.uploaded_photos import UploadedPhoto
@@ -272,14 +273,14 @@ def _source(out: Path, parts: Sequence[_Part], *, keeps_biases: bool) -> Collect
 
 def _encoded(
     out: Path, parts: Sequence[_Part], first_ids: Sequence[int], *, keeps_biases: bool
-) -> Iterator[EncodedPart]:
+) -> Iterator[PackedBatch]:
     """Yield all items, with centroids renumbered for the merged codebook."""
     for part, first_id in zip(parts, first_ids, strict=True):
         dim = part.collection.entry.embedding_dim
         for encoded in live_parts(part.collection):
             if not keeps_biases:
                 bare = without_biases(encoded.embeddings, dim)
-                encoded = encoded._replace(embeddings=bare)
+                encoded = replace(encoded, embeddings=bare)
             for item in encoded.items:
                 # An uploaded photo is stored in the index itself.
                 if item.path is not None and not Path(item.path).is_absolute():
@@ -289,7 +290,7 @@ def _encoded(
                 yield encoded
             else:
                 moved = encoded.tokens._replace(centroid_ids=ids + np.uint16(first_id))
-                yield encoded._replace(tokens=moved)
+                yield replace(encoded, tokens=moved)
 
 
 def _fingerprint(collections: dict[Target, list[_Part]]) -> str:

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
 
 import numpy as np
 
-from aladin_index.changes.writer import ChangesWriter, NewItems, Revision
-from aladin_index.encode.item_changer import AddSettings, new_items
-from aladin_index.encode.item_encoders import ItemEncoder, Prepared, item_encoder
-from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, batched, encoded_batches
-from aladin_index.encode.region_sources import RegionSource
-from aladin_index.encode.source_items import ImageItem, check_item
+from aladin_index.changes.encoded import AnyBatch, PackedBatch
+from aladin_index.changes.writer import AddReport, ChangesWriter, Revision
+from aladin_index.encode.item_encoders import item_encoder
+from aladin_index.encode.read_ahead import StageSeconds, StreamedItems, batched, encoded_batches
+from aladin_index.encode.source_items import ImageItem, checked_items
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.file_collection import FileCollection
+from aladin_index.settings import EncodeSettings
 from aladin_index.sync.file_state import sha256_of
 from aladin_index.sync.plan import ChangeKind, PhotoChange, SyncPlan
 from aladin_index.tokens.codec import PackedTokens
-from aladin_network.errors import InputError
+from aladin_network.detectors.base import Detector
 from aladin_network.photos.decoding import DAMAGE
 from aladin_network.photos.exif import EXIF_FIELDS
-from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress
-
-T = TypeVar("T")
 
 _REMOVED_AT_A_TIME = 1000
 _COPIED_AT_A_TIME = 256
@@ -97,147 +94,155 @@ class SyncReport:
         return {"added": self.added, "changed": self.changed, "moved": self.moved}[kind]
 
 
-def apply_plan(
-    writer: ChangesWriter,
-    index: SearchIndex,
-    live: FileCollection,
-    plan: SyncPlan,
-    report: SyncReport,
-    settings: AddSettings,
-    progress: Progress,
-    *,
-    regions: RegionSource | None = None,
-    most_encoded: int | None = None,
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> None:
-    """Bring an index into the state of a plan.
+class PlanApplier:
+    """Brings an index into the state of a plan, in steps that are applied whole or not at all.
 
-    Each step is applied whole or not at all, and with each item the state of its file. Whatever
-    becomes of the next step, a later pass goes on from there.
-
-    Args:
-        writer: Writer of the index.
-        index: The generation that the plan was made for.
-        live: Its images, as they were when the plan was made.
-        plan: Plan to carry out.
-        report: Report to which each step is added once it is applied.
-        settings: How photos are read and encoded.
-        progress: Progress, advanced by the photos that are encoded.
-        regions: Detector, for a network that reads regions.
-        most_encoded: Number of photos after which the rest is left for a later pass, or None.
-        is_stopped: Whether to leave the rest of the plan, asked between the steps.
-
-    Raises:
-        OtherGenerationError: If another generation went live; the rest of the plan is void.
-        InputError: If `regions` and the network do not go together, or too many distinct metadata
-            fields would have an index for filters.
-        SearchIndexError: If the index cannot be written.
+    With each item the state of its file is recorded: whatever becomes of the next step, a later
+    pass goes on from there.
     """
-    generation = index.generation
-    storable: list[PhotoChange] = []
-    for change in plan.changes:
-        try:
-            check_item(change.item, "images", settings.metadata)
-            storable.append(change)
-        except InputError as error:
-            report.skipped.append(SkippedItem(change.item.id, str(error)))
-    if plan.recorded:
-        states = {row: state.text for row, state in plan.recorded.items()}
-        writer.revise("images", Revision(generation=generation, file_states=states))
-    for gone in batched(plan.removed, _REMOVED_AT_A_TIME):
-        rows = [photo.row for photo in gone]
-        writer.revise("images", Revision(generation=generation, removed=rows))
-        report.deleted += [photo.id for photo in gone]
-    copied = [change for change in storable if change.source is not None]
-    for changes in batched(copied, _COPIED_AT_A_TIME):
-        if is_stopped():
+
+    def __init__(
+        self,
+        writer: ChangesWriter,
+        index: SearchIndex,
+        report: SyncReport,
+        settings: EncodeSettings,
+        *,
+        detector: Detector | None = None,
+        most_encoded: int | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Store the arguments.
+
+        Args:
+            writer: Writer of the index.
+            index: The generation that the plan is for.
+            report: Report to which each step is added once it is applied.
+            settings: How photos are read and encoded.
+            detector: Detector, for a network that reads regions.
+            most_encoded: Number of photos after which the rest is left for a later pass, or None.
+            is_stopped: Whether to leave the rest of the plan, asked between the steps.
+        """
+        self._writer, self._index, self._report = writer, index, report
+        self._settings, self._detector = settings, detector
+        self._most_encoded, self._is_stopped = most_encoded, is_stopped
+
+    def apply(self, plan: SyncPlan, live: FileCollection, progress: Progress) -> None:
+        """Carry out a plan that was made for these images.
+
+        Raises:
+            OtherGenerationError: If another generation went live; the rest of the plan is void.
+            InputError: If the detector and the network do not go together, or too many distinct
+                metadata fields would have an index for filters.
+        """
+        changes = self._storable(plan.changes)
+        encoded = [change for change in changes if change.source is None]
+        self._report.remaining = len(encoded)
+        if plan.recorded:
+            self._revise(file_states={row: state.text for row, state in plan.recorded.items()})
+        for gone in batched(plan.removed, _REMOVED_AT_A_TIME):
+            self._revise(removed=[photo.row for photo in gone])
+            self._report.deleted += [photo.id for photo in gone]
+        copied = (change for change in changes if change.source is not None)
+        steps = chain(self._copy(live, copied), self._encode(encoded, progress))
+        while not self._is_stopped() and next(steps, None):
+            pass
+
+    def _storable(self, changes: Sequence[PhotoChange]) -> list[PhotoChange]:
+        """Return the changes whose items an index could hold; the others are skipped."""
+        items = (change.item for change in changes)
+        pairs = list(zip(changes, checked_items(items, "images", self._settings), strict=True))
+        self._report.skipped += [item for _, item in pairs if isinstance(item, SkippedItem)]
+        return [change for change, item in pairs if not isinstance(item, SkippedItem)]
+
+    def _copy(self, live: FileCollection, changes: Iterable[PhotoChange]) -> Iterator[bool]:
+        """Give photos the encodings of items of the same content, step by step."""
+        for some in batched(changes, _COPIED_AT_A_TIME):
+            self._change(some, _copies(live, some, exif=self._settings.exif))
+            yield True
+
+    def _encode(self, changes: Sequence[PhotoChange], progress: Progress) -> Iterator[bool]:
+        """Encode photos, one batch in a step."""
+        if not changes:
             return
-        revision = _copies(generation, live, changes, exif=settings.exif)
-        _note(report, changes, writer.revise("images", revision))
-    encoded = [change for change in storable if change.source is None]
-    report.remaining = len(encoded)
-    if encoded and not is_stopped():
-        progress.start(len(encoded), "photos")
-        network, size = index.checkpoint.model, settings.batch_size
-        encoder = _Digesting(
-            item_encoder("images", network, settings.limits, regions, exif=settings.exif)
-        )
-        seconds = StageSeconds()
-        numbered = enumerate(change.item for change in encoded)
+        progress.start(len(changes), "photos")
+        settings, network = self._settings, self._index.checkpoint.model
+        digests: dict[Path, str] = {}
+
+        def digest(item: ImageItem, data: bytes) -> None:
+            digests[item.path] = sha256_of(data)
+
+        encoder = item_encoder("images", network, settings, self._detector, digest)
         # Nothing is encoded ahead that this pass leaves.
-        most_batches = None if most_encoded is None else math.ceil(most_encoded / size)
-        ahead = islice(batched(numbered, size), most_batches)
-        rest = iter(encoded)
-        for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
-            changes = list(islice(rest, len(batch.items)))
-            _apply(writer, generation, encoder.digests, changes, batch, report)
-            report.remaining -= len(batch.items)
-            if is_stopped():
-                return
+        limit, size = self._most_encoded, settings.batch_size
+        most_batches = None if limit is None else math.ceil(limit / size)
+        ahead = islice(batched((change.item for change in changes), size), most_batches)
+        rest = iter(changes)
+        for batch in encoded_batches(encoder, ahead, settings, StageSeconds(), progress):
+            self._apply(list(islice(rest, len(batch.sources))), batch, digests)
+            self._report.remaining -= len(batch.sources)
+            yield True
 
+    def _apply(
+        self, changes: Sequence[PhotoChange], batch: StreamedItems, digests: dict[Path, str]
+    ) -> None:
+        """Apply the changes of one batch of encoded photos in one step."""
+        report = self._report
+        usable: list[PhotoChange] = []
+        for change, found in zip(changes, batch.found, strict=True):
+            if not isinstance(found, SkippedItem):
+                usable.append(change)
+                continue
+            report.skipped.append(found)
+            report.unusable.append((change, found))
+            # A photo whose file was replaced by one that cannot be used is gone.
+            report.deleted += [change.item.id] if change.removes else []
+        new = batch.stored()
+        if new is not None:
+            states = [each.state._replace(sha256=digests.pop(each.item.path)) for each in usable]
+            pairs = zip(new.items, states, strict=True)
+            new = replace(
+                new, items=[each._replace(file_state=state.text) for each, state in pairs]
+            )
+        self._change(changes, new)
+        report.encoded += len(usable)
 
-def _apply(
-    writer: ChangesWriter,
-    generation: int,
-    digests: dict[Path, str],
-    changes: Sequence[PhotoChange],
-    batch: EncodedItems,
-    report: SyncReport,
-) -> None:
-    """Apply the changes of one batch of encoded photos in one step."""
-    pairs = list(zip(changes, batch.items, strict=True))
-    usable = [(change, each) for change, each in pairs if isinstance(each, Prepared)]
-    unusable = [(change, each) for change, each in pairs if isinstance(each, SkippedItem)]
-    report.skipped += [each for _, each in unusable]
-    report.unusable += unusable
-    # A photo whose file was replaced by one that cannot be used is gone.
-    removed = [row for change in changes for row in change.removes]
-    new = None
-    if batch.encoding is not None:
-        new = new_items([change.item for change, _ in usable], batch.usable, batch.encoding)
-        states = (
-            change.state._replace(sha256=digests.pop(change.item.path)) for change, _ in usable
+    def _change(self, changes: Sequence[PhotoChange], new: AnyBatch | None) -> None:
+        """Replace what some changes remove by new items, and report those that were added."""
+        removed = [row for change in changes for row in change.removes]
+        if new is None and not removed:
+            return
+        done = self._revise(removed=removed, new=new)
+        kinds: dict[str, ChangeKind] = {change.item.id: change.kind for change in changes}
+        for item_id in done.added:
+            self._report.of(kinds[item_id]).append(item_id)
+        self._report.conflicts += done.kept
+
+    def _revise(
+        self,
+        *,
+        removed: Sequence[int] = (),
+        new: AnyBatch | None = None,
+        file_states: Mapping[int, str] = MappingProxyType({}),
+    ) -> AddReport:
+        generation = self._index.generation
+        revision = Revision(
+            generation=generation, removed=removed, new=new, file_states=file_states
         )
-        stored = zip(new.items, states, strict=True)
-        items = [item._replace(file_state=state.text) for item, state in stored]
-        new = NewItems(
-            items=items, embeddings=new.embeddings, tokens=new.tokens, lengths=new.lengths
-        )
-    if usable or removed:
-        revision = Revision(generation=generation, removed=removed, new=new)
-        taken = writer.revise("images", revision)
-        _note(report, [change for change, _ in usable], taken)
-    report.encoded += len(usable)
-    report.deleted += [change.item.id for change, _ in unusable if change.removes]
+        return self._writer.revise("images", revision)
 
 
-def _note(report: SyncReport, changes: Sequence[PhotoChange], taken: Sequence[str]) -> None:
-    """Add changes that were applied to the report, other than those of ids that others have."""
-    for change in changes:
-        if change.item.id not in taken:
-            report.of(change.kind).append(change.item.id)
-    report.conflicts += taken
-
-
-def _copies(
-    generation: int, live: FileCollection, changes: Sequence[PhotoChange], *, exif: bool
-) -> Revision:
+def _copies(live: FileCollection, changes: Sequence[PhotoChange], *, exif: bool) -> PackedBatch:
     """Return photos with the encodings of items of the same content."""
     sources = [change.source for change in changes if change.source is not None]
-    items = [
-        _copy_of(item, change, exif=exif)
-        for item, change in zip(live.items.by_rows(sources), changes, strict=True)
-    ]
+    pairs = zip(live.items.by_rows(sources), changes, strict=True)
     tokens = [_tokens(live, row) for row in sources]
-    new = NewItems(
-        items=items,
+    return PackedBatch(
+        items=[_copy_of(item, change, exif=exif) for item, change in pairs],
         embeddings=live.embeddings(sources),
-        tokens=np.zeros((0, 0), dtype=np.float32),
+        tokens=PackedTokens.concatenate(tokens),
         lengths=np.array([each.count for each in tokens], dtype=np.int64),
     )
-    removed = [row for change in changes for row in change.removes]
-    packed = PackedTokens.concatenate(tokens)
-    return Revision(generation=generation, removed=removed, new=new, packed=packed)
 
 
 def _copy_of(source: StoredItem, change: PhotoChange, *, exif: bool) -> StoredItem:
@@ -262,34 +267,3 @@ def _tokens(live: FileCollection, row: int) -> PackedTokens:
         return live.base.tokens.packed(rows)
     assert live.changes is not None  # only there does such a row come from
     return live.changes.tokens(rows).stored
-
-
-class _Digesting:
-    """An encoder of photos that remembers the digests of the files that it has read.
-
-    Attributes:
-        digests: Digest of the content by path.
-        callers: See `ItemEncoder`.
-        items_a_call: See `ItemEncoder`.
-    """
-
-    def __init__(self, encoder: ItemEncoder) -> None:
-        self.digests: dict[Path, str] = {}
-        self.callers, self.items_a_call = encoder.callers, encoder.items_a_call
-        self._encoder = encoder
-
-    def read(self, item: ImageItem) -> Any:
-        """Read a photo."""
-        data = self._encoder.read(item)
-        if not isinstance(data, bytes):
-            raise InputError("expected the photo itself, got regions")
-        self.digests[item.path] = sha256_of(data)
-        return data
-
-    def decode(self, row: int, item: ImageItem, data: Any) -> Prepared:
-        """Convert a photo to the network's input."""
-        return self._encoder.decode(row, item, data)
-
-    def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        """Encode photos."""
-        return self._encoder.encode(batch)

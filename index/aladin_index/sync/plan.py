@@ -16,7 +16,7 @@ from aladin_index.encode.source_items import ImageItem, details_of
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.sync.file_state import FileState, sha256_of
 from aladin_index.sync.listing import FolderListing, IndexedPhoto, ListedPhoto
-from aladin_network.errors import ImageError, ImageTooLargeError, InputError
+from aladin_network.errors import ImageError, InputError
 from aladin_network.types import Progress
 
 _REASON_ID_TAKEN = "expected an id that no other item has, got {!r} and {!r}, which both exist"
@@ -158,36 +158,45 @@ class _Planner:
     def compare(self, photo: ListedPhoto) -> None:
         """Plan what becomes of one photo of a folder."""
         item = self._matched.get(str(photo.item.path))
-        details = details_of(photo.item)
-        state = FileState(photo.size, photo.mtime_ns, "", details)
+        state = FileState(photo.size, photo.mtime_ns, "", details_of(photo.item))
         if item is None:
             self._add(photo, state)
             return
+        found = self._state_now(photo, item, state)
+        if found is not None:
+            self._plan_known(photo, item, found)
+
+    def _state_now(
+        self, photo: ListedPhoto, item: IndexedPhoto, state: FileState
+    ) -> FileState | None:
+        """Return the state of a known photo, with the digest where the content may be the same.
+
+        None if the photo is left for later, or its file cannot be read.
+        """
         known = item.state
-        same_file = str(photo.item.path) == item.path
         if known is not None and known[:2] == state[:2]:
-            state = state._replace(sha256=known.sha256)
-        elif not photo.is_settled:
+            return state._replace(sha256=known.sha256)
+        if not photo.is_settled:
             self.plan.waiting += 1
-            return
-        elif known is not None or self._is_as_built(item, photo):
-            try:
-                state = state._replace(sha256=self._digest(photo))
-            except ImageTooLargeError:
-                pass  # the same as a damaged one: it is removed when it cannot be encoded
-            except ImageError as error:
-                self.plan.skipped.append(SkippedItem(photo.item.id, error.reason))
-                return
-        if state.sha256 and (known is None or known.sha256 == state.sha256):
-            if same_file and item.details in (None, details):
-                self.plan.unchanged += 1
-                if known != state:
-                    self.plan.recorded[item.row] = state
-                return
+            return None
+        is_built = item.as_built is not None and item.as_built[:2] == state[:2]
+        # One that is too large is as a damaged one: it is removed when it cannot be encoded.
+        if photo.size > self._max_bytes or (known is None and not is_built):
+            return state
+        return self._with_digest(photo, state)
+
+    def _plan_known(self, photo: ListedPhoto, item: IndexedPhoto, state: FileState) -> None:
+        """Plan what becomes of a photo that the index has."""
+        known, same_file = item.state, str(photo.item.path) == item.path
+        if not state.sha256 or (known is not None and known.sha256 != state.sha256):
+            source = self._by_digest.get(state.sha256)
+            self._replace(photo, item, state, None if source is None else source.row, "changed")
+        elif not same_file or item.details not in (None, state.details):
             self._replace(photo, item, state, item.row, "changed" if same_file else "moved")
-            return
-        source = self._by_digest.get(state.sha256)
-        self._replace(photo, item, state, None if source is None else source.row, "changed")
+        else:
+            self.plan.unchanged += 1
+            if known != state:
+                self.plan.recorded[item.row] = state
 
     def remove_rest(self) -> None:
         """Plan the removal of what is gone and was not found under another name."""
@@ -201,12 +210,10 @@ class _Planner:
             return
         source: IndexedPhoto | None = None
         if photo.size in self._sizes:
-            try:
-                state = state._replace(sha256=self._digest(photo))
-            except ImageError as error:
-                self.plan.skipped.append(SkippedItem(photo.item.id, error.reason))
+            found = self._with_digest(photo, state)
+            if found is None:
                 return
-            source = self._by_digest.get(state.sha256)
+            state, source = found, self._by_digest.get(found.sha256)
         if source is None and not photo.is_settled:
             self.plan.waiting += 1
             return
@@ -249,13 +256,14 @@ class _Planner:
         self.plan.skipped.append(SkippedItem(photo.item.id, _REASON_ID_TAKEN.format(*wanted)))
         return None
 
-    def _is_as_built(self, item: IndexedPhoto, photo: ListedPhoto) -> bool:
-        """Whether the file of an item that no pass has recorded is the one that was encoded."""
-        return item.as_built is not None and item.as_built[:2] == (photo.size, photo.mtime_ns)
-
-    def _digest(self, photo: ListedPhoto) -> str:
+    def _with_digest(self, photo: ListedPhoto, state: FileState) -> FileState | None:
+        """Read a file and return its state with the digest; None if it cannot be read."""
         if self._files_read == 0:
             self._progress.start(None, "files compared")
         self._files_read += 1
         self._progress.advance()
-        return sha256_of(photo.item.photo.read(self._max_bytes))
+        try:
+            return state._replace(sha256=sha256_of(photo.item.photo.read(self._max_bytes)))
+        except ImageError as error:
+            self.plan.skipped.append(SkippedItem(photo.item.id, error.reason))
+            return None

@@ -192,6 +192,10 @@ class TokenCodec:
             )
         return TokenCodec(first.dtype, first.dim, np.concatenate(books) if books else None), offsets
 
+    def packed(self, tokens: NDArray[np.float32] | PackedTokens) -> PackedTokens:
+        """Return tokens in the storage format, which they may have already."""
+        return tokens if isinstance(tokens, PackedTokens) else self.pack(tokens)
+
     def pack(self, tokens: NDArray[np.float32]) -> PackedTokens:
         """Convert tokens to the storage format."""
         if self.dtype == "float16":

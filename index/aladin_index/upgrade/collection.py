@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.building.shards import LocalEncoding, ShardWork
-from aladin_index.changes.writable import WritableCollection, insert_encoding
+from aladin_index.building.shards import LocalEncoding, ShardItems, ShardWork
+from aladin_index.changes.writable import WritableCollection
 from aladin_index.encode.item_encoders import CUT, warn_of_cut
 from aladin_index.encode.read_ahead import StageSeconds
-from aladin_index.encode.source_items import SourceItem
+from aladin_index.encode.source_items import Prepared, SourceItem
 from aladin_index.format.skipped import SkippedItem
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, items_of
+from aladin_index.generations.collection_writer import CollectionSource, items_of
 from aladin_index.generations.reader import SearchIndex
-from aladin_index.items.tables import StoredItem, insert_items
+from aladin_index.items.tables import StoredItem, pack_boxes
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_index.upgrade.encodings import (
-    KEY_DTYPE,
-    Encoded,
-    Encodings,
-    key_of,
-    lack_of,
-    pack_with,
-    source_of,
-)
+from aladin_index.upgrade.encodings import KEY_DTYPE, Encodings, key_of, lack_of, source_of
 from aladin_network.types import Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
@@ -163,18 +155,12 @@ class UpgradedCollection:
         if self._target == "texts":
             shards = self.encodings.shards
             warn_of_cut(found for shard in shards for found in shard.metadata().values())
-        live, form = self.live, self.encodings.form
         return CollectionSource(
-            embedding_dim=form.embedding_dim,
+            embedding_dim=self.encodings.form.embedding_dim,
             codec=codec,
             parts=(
-                EncodedPart(
-                    _renewed(items_of(live, self.kept[among]), read, self._target),
-                    read.embeddings,
-                    pack_with(codec, form, read.tokens),
-                    read.lengths,
-                )
-                for among, read in self.encodings.read(self.place[self.kept], _IN_MEMORY)
+                read.packed(places, items, codec)
+                for read, places, items in self._encoded(self.kept)
             ),
             skipped=skipped,
             count=len(self.kept),
@@ -188,32 +174,28 @@ class UpgradedCollection:
         if len(gone) + len(added) == 0:
             return 0
         added = added[np.argsort(self.place[added])]
-        form = self.encodings.form
         with new.transaction() as connection:
             for row in gone:
                 new.remove(row)
-            row = new.next_row()
-            for among, read in self.encodings.read(self.place[added], _IN_MEMORY):
-                items = _renewed(items_of(self.live, added[among]), read, self._target)
-                ends = np.cumsum(read.lengths).tolist()
-                for number, (item, end) in enumerate(zip(items, ends, strict=True)):
-                    tokens = read.tokens.take(slice(end - int(read.lengths[number]), end))
-                    packed = pack_with(new.codec, form, tokens)
-                    insert_items(connection, [item._replace(row=row)])
-                    vector = new.vector(read.embeddings[number], packed)
-                    insert_encoding(connection, row, vector, packed)
-                    row += 1
+            for read, places, items in self._encoded(added):
+                new.add(connection, read.bare(places, items), "error")
         return len(gone) + len(added)
 
+    def _encoded(
+        self, rows: NDArray[np.int64]
+    ) -> Iterator[tuple[ShardItems, NDArray[np.int64], list[StoredItem]]]:
+        """Yield what reads the encodings of items, their places there, and their new form."""
+        for among, read, places in self.encodings.read(self.place[rows], _IN_MEMORY):
+            items = items_of(self.live, rows[among])
+            pairs = zip(items, read.prepared(places), strict=True)
+            yield read, places, [_renewed(item, found, self._target) for item, found in pairs]
 
-def _renewed(items: Sequence[StoredItem], read: Encoded, target: Target) -> list[StoredItem]:
-    """Return items with what was found out when they were encoded again."""
-    if target == "images":
-        each = zip(items, read.photos, strict=True)
-        return [item._replace(**photo) for item, photo in each]
-    return [
-        item._replace(
-            metadata={name: v for name, v in item.metadata.items() if name != CUT} | found
-        )
-        for item, found in zip(items, read.metadata, strict=True)
-    ]
+
+def _renewed(item: StoredItem, found: Prepared, target: Target) -> StoredItem:
+    """Return an item with what was found out when it was encoded again."""
+    if target == "texts":
+        metadata = {name: value for name, value in item.metadata.items() if name != CUT}
+        return item._replace(metadata={**metadata, **found.metadata})
+    boxes = None if found.boxes is None else pack_boxes(found.boxes)
+    width_px, height_px = found.size_px or (item.width_px, item.height_px)
+    return item._replace(width_px=width_px, height_px=height_px, boxes=boxes)

@@ -16,23 +16,15 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.building.shards import (
-    EMBEDDINGS,
-    ROWS,
-    SIZES_PX,
-    Shard,
-    ShardFormat,
-    read_shard,
-)
+from aladin_index.building.shards import ROWS, Shard, ShardFormat, ShardItems, read_shard
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem, file_state
-from aladin_index.items.tables import StoredItem, pack_boxes
+from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import photo_of
-from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_network.errors import IndexCorruptError
 from aladin_network.files import atomic_folder
 from aladin_network.types import Target
@@ -75,24 +67,6 @@ def key_of(root: Path, item: StoredItem) -> bytes:
     text = json.dumps([item.id, *source])
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return digest[: KEY_DTYPE.itemsize].encode("ascii")
-
-
-class Encoded(NamedTuple):
-    """Some items as the new model encoded them.
-
-    Attributes:
-        embeddings: (items, d_match) float32.
-        tokens: Tokens of all items, one after the other.
-        lengths: (items,) int64, number of tokens of each.
-        photos: For each item the fields of `StoredItem` that come from reading its photo.
-        metadata: For each item what the encoding found out.
-    """
-
-    embeddings: NDArray[np.float32]
-    tokens: PackedTokens
-    lengths: NDArray[np.int64]
-    photos: list[dict[str, Any]]
-    metadata: list[dict[str, Any]]
 
 
 class _SortedKeys(NamedTuple):
@@ -152,31 +126,22 @@ class Encodings:
             found = np.where(each.keys[at] == keys, each.places[at], found)
         return found
 
-    def read(self, places: NDArray[np.int64], most: int) -> Iterator[tuple[slice, Encoded]]:
-        """Read the encodings of ascending places, at most so many at a time.
+    def read(
+        self, places: NDArray[np.int64], most: int
+    ) -> Iterator[tuple[slice, ShardItems, NDArray[np.int64]]]:
+        """Find the items of ascending places, at most so many at a time.
 
         Yields:
-            Where among `places` the items are, and their encodings.
+            Where among `places` the items are, what reads their shard, and their places in it.
         """
         cuts = np.searchsorted(places, self._starts).tolist()
         for number, shard in enumerate(self.shards):
             if cuts[number] == cuts[number + 1]:
                 continue
-            boxes, metadata, sizes = shard.boxes(), shard.metadata(), shard.array(SIZES_PX)
-            rows, store, vectors = shard.array(ROWS), shard.token_store(), shard.array(EMBEDDINGS)
+            read = ShardItems(shard)
             for start in range(cuts[number], cuts[number + 1], most):
                 among = slice(start, min(start + most, cuts[number + 1]))
-                inside = places[among] - self._starts[number]
-                yield (
-                    among,
-                    Encoded(
-                        vectors[inside],
-                        store.packed(inside),
-                        store.lengths(inside),
-                        [_photo(sizes[each], boxes[each]) for each in inside.tolist()],
-                        [metadata.get(row, {}) for row in rows[inside].tolist()],
-                    ),
-                )
+                yield among, read, places[among] - self._starts[number]
 
     def _take(self, folder: Path) -> None:
         """Add the shards of a pass."""
@@ -195,14 +160,3 @@ class Encodings:
         if len(keys):
             order = np.argsort(keys)
             self._passes.append(_SortedKeys(keys[order], order + first))
-
-
-def pack_with(codec: TokenCodec, form: ShardFormat, tokens: PackedTokens) -> PackedTokens:
-    """Return tokens of shards in the form of a collection."""
-    return tokens if codec.dtype == form.codec.dtype else codec.pack(form.codec.unpack(tokens))
-
-
-def _photo(size_px: NDArray[np.int32], boxes: NDArray[np.float32] | None) -> dict[str, Any]:
-    width, height = size_px.tolist()
-    size = {"width_px": width, "height_px": height} if width else {}
-    return size | {"boxes": None if boxes is None else pack_boxes(boxes)}

@@ -14,13 +14,13 @@ import hashlib
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from aladin_index.building.shards import LocalEncoding, ShardFormat
+from aladin_index.building.builder import BuildReport
+from aladin_index.building.shards import LocalEncoding, ShardFormat, codec_of
 from aladin_index.changes.writable import WritableGeneration
 from aladin_index.encode.region_sources import check_regions
 from aladin_index.format.disk import changes_lock, disk_errors, only_builder, remove_folder
@@ -40,7 +40,6 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import NewGeneration, describe_model, write_generation
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_index.tokens.store import codec_for
 from aladin_index.upgrade.collection import UpgradedCollection, Waiting
 from aladin_index.upgrade.encodings import Encodings
 from aladin_network.calibration.fitted_files import FittedFiles, read_fitted
@@ -53,22 +52,17 @@ from aladin_network.types import NullProgress, Progress, Target
 _EXAMPLES = 5
 
 
-class UpgradeReport(NamedTuple):
-    """Result of an upgrade.
+@dataclass(frozen=True, kw_only=True)
+class UpgradeReport(BuildReport):
+    """Result of an upgrade; items that were skipped are no longer in the index.
 
     Attributes:
-        generation: Generation that is now live.
-        counts: Number of items of each collection, including changes that came last.
-        skipped: Items that are no longer in the index, with the reason.
         carried: Number of additions and deletions that came while the generation was written.
         fit_anew: What was fitted to the old model and is missing now: "tune", "correct",
             "calibrate".
         was_done: Whether the live generation was of this model already.
     """
 
-    generation: int
-    counts: dict[Target, int]
-    skipped: Sequence[SkippedItem] = ()
     carried: int = 0
     fit_anew: Sequence[str] = ()
     was_done: bool = False
@@ -136,7 +130,7 @@ def upgrade_index(
             counts: dict[Target, int] = {
                 target: index.collection(target).count for target in index.manifest.targets
             }
-            return UpgradeReport(index.generation, counts, was_done=True)
+            return UpgradeReport(generation=index.generation, counts=counts, was_done=True)
         if "images" in index.manifest.targets:
             check_regions(checkpoint.model, detector)
         fitted = read_fitted(checkpoint_folder, model.id)
@@ -231,7 +225,13 @@ class _Upgrade:
             target: int(np.count_nonzero(each.place[each.rows] >= 0))
             for target, each in collections.items()
         }
-        return UpgradeReport(generation, counts, every, self._carried, self._fit_anew())
+        return UpgradeReport(
+            generation=generation,
+            counts=counts,
+            skipped=every,
+            carried=self._carried,
+            fit_anew=self._fit_anew(),
+        )
 
     def _check_missing(self, waiting: Mapping[Target, Waiting] | None = None) -> None:
         """Note the items that cannot be encoded; those that wait for it may yet be.
@@ -261,13 +261,9 @@ class _Upgrade:
 
     def _codec(self, target: Target) -> TokenCodec:
         """Return the codec of a collection, in the form of the live one."""
-        tokens = {
-            each: [shard.tokens().values for shard in collection.encodings.shards]
-            for each, collection in self._collections.items()
-        }
-        asking = [values for each in tokens if each != target for values in tokens[each]]
-        entry = self._collections[target].live.entry
-        return codec_for(entry.token_dtype, tokens[target], asking)
+        shards = {each: of.encodings.shards for each, of in self._collections.items()}
+        asking = [shard for each in shards if each != target for shard in shards[each]]
+        return codec_of(self._collections[target].live.entry.token_dtype, shards[target], asking)
 
     def _fingerprint(self) -> str:
         """Hash what determines the generation."""

@@ -15,21 +15,20 @@ from itertools import chain, islice
 from pathlib import Path
 
 from aladin_index.building.builder import build_index
-from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.format.models import live_model_folder
 from aladin_index.format.skipped import SkippedItem
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import BuildSettings, EncodeSettings
 from aladin_index.sync.apply import SyncReport
 from aladin_network.errors import DataError, IndexNotReadyError, InputError
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.types import Progress
-from aladin_service.folders.folder_sync import FolderSettings, FolderSync
-from aladin_service.folders.watching import FolderWatch
 from aladin_service.item_sources import image_items, photo_places
+from aladin_service.library.folder_sync import FolderSettings, FolderSync
+from aladin_service.library.watching import FolderWatch
 from aladin_training.data.folder_rules import FolderRules
 
 # Photos of the first generation: enough to search in, after some seconds. The others are added
@@ -96,7 +95,7 @@ def keep(
         folders=plan.folders,
         exclude=plan.exclude,
         photos_root=plan.folders,
-        add=AddSettings(readers=readers, limits=plan.limits, exif=plan.exif),
+        add=EncodeSettings(readers=readers, limits=plan.limits, exif=plan.exif),
         compact_at=max(_LEAST_CHANGES, held // 10),
     )
     checkpoint = load_for_inference(live_model_folder(plan.index))

@@ -15,9 +15,8 @@ from PIL import Image
 
 from aladin_index.building.builder import build_index
 from aladin_index.building.shards import ShardFormat
-from aladin_index.encode.item_changer import AddSettings, add_items
-from aladin_index.encode.item_encoders import Prepared
-from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.encode.item_changer import add_items
+from aladin_index.encode.source_items import ImageItem, Prepared, TextItem
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import (
     BUILD,
@@ -32,7 +31,7 @@ from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.open import open_writer
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import AddSettings, BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
@@ -282,6 +281,9 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
     class Pixels:
         """Stands for a decoded photo."""
 
+        def __init__(self, row: int) -> None:
+            self.row = row
+
     alive: weakref.WeakSet[Pixels] = weakref.WeakSet()
     most = 0
 
@@ -292,16 +294,18 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
         def read(self, item: TextItem) -> str:
             return item.text
 
-        def decode(self, row: int, item: TextItem, data: str) -> Prepared:
+        def decode(self, item: TextItem, data: str) -> Prepared:
             assert data == item.text
-            pixels = Pixels()
+            pixels = Pixels(int(item.id))
             alive.add(pixels)
-            return Prepared(row, pixels, None)
+            return Prepared(pixels, None)
 
         def encode(self, batch: Sequence[Prepared]) -> Encoding:
             nonlocal most
             most = max(most, len(alive))
-            embedding = np.array([[each.row, each.row + 1] for each in batch], dtype=np.float32)
+            embedding = np.array(
+                [[each.value.row, each.value.row + 1] for each in batch], dtype=np.float32
+            )
             embedding /= np.linalg.norm(embedding, axis=1, keepdims=True)
             mask = np.ones((len(batch), 1), dtype=np.bool_)
             return Encoding(embedding, embedding[:, None, :], mask)

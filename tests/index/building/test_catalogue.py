@@ -22,8 +22,9 @@ def catalogue(
     folder: Path, items: Any, target: Any = "texts", settings: BuildSettings | None = None
 ) -> Catalogue:
     file = folder / f"{len(list(folder.iterdir()))}.sqlite"
-    write_catalogue(file, target, items, NullProgress(), settings or BuildSettings())
-    return Catalogue(file, target)
+    settings = settings or BuildSettings()
+    write_catalogue(file, target, items, NullProgress(), settings)
+    return Catalogue(file, target, settings)
 
 
 def test_items_are_read_back_by_their_rows(tmp_path: Path) -> None:
@@ -31,7 +32,7 @@ def test_items_are_read_back_by_their_rows(tmp_path: Path) -> None:
         text(f"id {row}", metadata={"row": row, "tags": ["a", 1, None]}) for row in range(2500)
     ]
     listed = catalogue(tmp_path, iter(items))
-    assert listed.count == 2500
+    assert listed.rows == range(2500)
     assert listed.items(range(0)) == []
     assert listed.items(range(990, 1010)) == items[990:1010]
     assert listed.items(range(2490, 9999)) == items[2490:]
@@ -55,7 +56,7 @@ def test_a_source_is_read_a_few_items_at_a_time(tmp_path: Path) -> None:
             most = max(most, alive)
             yield Counted(id=str(row), text="words")
 
-    assert catalogue(tmp_path, source()).count == 20_000
+    assert len(catalogue(tmp_path, source()).rows) == 20_000
     assert most <= 2
 
 
@@ -81,8 +82,7 @@ def test_items_that_no_index_could_hold_are_left_out_where_they_stand(tmp_path: 
     items = [text("a"), text(""), text("b"), text("a"), text("c\n"), text("d", metadata={"x": {1}})]
     found = catalogue(tmp_path, [*items, text("e")])
     assert [item.id for item in found.items(range(3))] == ["a", "b", "e"]
-    assert found.skipped(range(1)) == []
-    skipped = found.skipped(range(3))
+    skipped = found.skipped()
     assert [each.id for each in skipped] == ["item 2", "a", "c\\n", "d"]
     assert skipped[1].reason == "texts: id 'a' repeats, item 4 after item 1"
 
@@ -92,8 +92,8 @@ def test_a_repeated_id_is_named_with_both_places(tmp_path: Path, first: int, sec
     ids = [str(row) for row in range(3000)]
     ids[first] = ids[second] = "twice"
     found = catalogue(tmp_path, map(text, ids))
-    assert found.count == 2999
-    (skipped,) = found.skipped(range(2999))
+    assert found.rows == range(2999)
+    (skipped,) = found.skipped()
     assert skipped.id == "twice"
     assert skipped.reason.endswith(f"repeats, item {second + 1} after item {first + 1}")
 
@@ -105,19 +105,20 @@ def test_the_fingerprint_is_of_what_was_said_and_of_the_files(tmp_path: Path) ->
     work = tmp_path / "work"
     work.mkdir()
 
-    def fingerprint(*items: SourceItem, rows: range = range(1)) -> str:
+    def fingerprint(*items: SourceItem, settings: BuildSettings | None = None) -> str:
         target = "images" if isinstance(items[0], ImageItem) else "texts"
-        return catalogue(work, items, target).fingerprint(rows)
+        return catalogue(work, items, target, settings).fingerprint()
 
     image = ImageItem(id="1", path=photo, uri="a.jpg")
     other = ImageItem(id="2", path=tmp_path / "b.jpg", uri="b.jpg")
     before = fingerprint(image)
     assert before == fingerprint(image)
-    # Of the rows asked for alone: the other photos may be on another machine.
-    assert before == fingerprint(image, other)
+    # Of the rows of the part alone: the other photos may be on another machine.
+    first_of_two = BuildSettings(part=(1, 2), batch_size=1)
+    assert before == fingerprint(image, other, settings=first_of_two)
     prints = {
         before,
-        fingerprint(image, other, rows=range(2)),
+        fingerprint(image, other),
         fingerprint(other),
         fingerprint(text("1")),
         fingerprint(text("1", metadata={"a": 1})),
@@ -152,12 +153,14 @@ def test_more_distinct_fields_than_can_have_an_index_are_refused(
 
 def test_what_a_source_left_out_goes_with_the_items_it_stood_among(tmp_path: Path) -> None:
     before, between, behind = (SkippedItem(f"{name}.heic", "HEIC") for name in ("0", "1a", "3"))
-    listed = catalogue(tmp_path, [before, text("1"), between, text("2"), behind])
+    everything = [before, text("1"), between, text("2"), behind]
+    listed = catalogue(tmp_path, everything)
     assert listed.items(range(2)) == [text("1"), text("2")]
-    assert listed.skipped(range(2)) == [before, between, behind]
-    assert listed.skipped(range(1)) == [before]
-    assert listed.skipped(range(1, 2)) == [between, behind]
+    assert listed.skipped() == [before, between, behind]
+    for part, expected in ((1, [before]), (2, [between, behind])):
+        settings = BuildSettings(part=(part, 2), batch_size=1)
+        assert catalogue(tmp_path, everything, settings=settings).skipped() == expected
     without = catalogue(tmp_path, [text("1"), text("2")])
-    assert without.fingerprint(range(2)) != listed.fingerprint(range(2))
+    assert without.fingerprint() != listed.fingerprint()
     with pytest.raises(InputError, match=r"got none; 2 skipped, e\.g\. '0\.heic': HEIC"):
         catalogue(tmp_path, [before, between])

@@ -15,22 +15,21 @@ from aladin_index.building.shards import (
     write_shard,
 )
 from aladin_index.encode.item_encoders import ItemEncoder, item_encoder
-from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, encoded_batches
+from aladin_index.encode.read_ahead import StageSeconds, StreamedItems, encoded_batches
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.skipped import SkippedItem
+from aladin_index.settings import EncodeSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import IndexWriteError
 from aladin_network.inference import encode_photos
-from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
+from aladin_network.photos.decoding import read_image
 from aladin_network.types import NullProgress
 
 
-def encoded(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[EncodedItems]:
+def encoded(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[StreamedItems]:
     """Items in batches of three."""
-    batches = (
-        [(row, items[row]) for row in rows[start : start + 3]] for start in range(0, len(rows), 3)
-    )
-    return list(encoded_batches(encoder, batches, 2, StageSeconds(), NullProgress()))
+    batches = ([items[row] for row in rows[start : start + 3]] for start in range(0, len(rows), 3))
+    return list(encoded_batches(encoder, batches, EncodeSettings(), StageSeconds(), NullProgress()))
 
 
 def test_a_shard_holds_what_the_network_says_of_its_items(
@@ -38,12 +37,12 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
     items = [*images[:4], ImageItem(id="gone", path=tmp_path / "gone", uri="gone"), *images[4:8]]
-    encoder, seconds = item_encoder("images", model, DEFAULT_LIMITS), StageSeconds()
+    encoder, seconds = item_encoder("images", model, EncodeSettings()), StageSeconds()
     form = ShardFormat.of(model)
     folder = tmp_path / "shard"
     assert read_shard(folder, form) is None
     batches = encoded(encoder, list(items), range(2, 8))
-    written = write_shard(folder, form, batches, seconds)
+    written = write_shard(folder, form, range(2, 8), batches, seconds)
     shard = read_shard(folder, form)
     assert shard == written
     rows = shard.array(ROWS).tolist()
@@ -63,9 +62,9 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
 def test_a_shard_without_a_usable_item_says_so(tmp_path: Path, tiny_checkpoint: Path) -> None:
     items: list[SourceItem] = [ImageItem(id=name, path=tmp_path / name, uri=name) for name in "ab"]
     model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    encoder, form = item_encoder("images", model, EncodeSettings()), ShardFormat.of(model)
     batches = encoded(encoder, items, range(2))
-    write_shard(tmp_path / "shard", form, batches, StageSeconds())
+    write_shard(tmp_path / "shard", form, range(2), batches, StageSeconds())
     shard = read_shard(tmp_path / "shard", form)
     assert shard is not None
     assert len(shard.array(ROWS)) == shard.tokens().count == 0
@@ -76,7 +75,7 @@ def test_a_shard_that_could_not_be_finished_is_not_there(
     tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    encoder, form = item_encoder("images", model, EncodeSettings()), ShardFormat.of(model)
     batches = encoded(encoder, list(images), range(6))
 
     def broken() -> object:
@@ -87,6 +86,7 @@ def test_a_shard_that_could_not_be_finished_is_not_there(
         write_shard(
             tmp_path / "shard",
             form,
+            range(6),
             broken(),  # type: ignore[arg-type]
             StageSeconds(),
         )
@@ -97,10 +97,10 @@ def test_a_shard_may_be_finished_elsewhere(
     tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    encoder, form = item_encoder("images", model, EncodeSettings()), ShardFormat.of(model)
     there, here = tmp_path / "there", tmp_path / "here"
     batches = encoded(encoder, list(images), range(4))
-    write_shard(there, form, batches, StageSeconds())
+    write_shard(there, form, range(4), batches, StageSeconds())
     files = shard_files(there)
     assert list(files) == sorted(path.name for path in there.iterdir())
     for content in files.values():

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import parse_filter
 from aladin_index.search.listing import ListOrder, list_fields, list_items
@@ -18,7 +19,7 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 # Words are rare up to five items here: some are just so, others are not.
 PLACES = [f"place{number}" for number in range(30)]
 PHOTOS = 150
@@ -29,11 +30,11 @@ class _Library:
 
     def __init__(self, made_up: MakeItems, seed: int) -> None:
         self.random = np.random.default_rng(seed)
-        self.live: dict[str, NewItems] = {}
+        self.live: dict[str, ItemBatch] = {}
         self._made_up = made_up
         self._versions = 0
 
-    def photo(self, item_id: str) -> NewItems:
+    def photo(self, item_id: str) -> ItemBatch:
         """Make a new version of a photo, and note it as the one that is left."""
         self._versions += 1
         # Small numbers are frequent: the words have one item, some, or many.
@@ -46,8 +47,8 @@ class _Library:
         return new
 
 
-def joined(parts: Sequence[NewItems]) -> NewItems:
-    return NewItems(
+def joined(parts: Sequence[ItemBatch]) -> ItemBatch:
+    return ItemBatch(
         items=[item for part in parts for item in part.items],
         embeddings=np.concatenate([part.embeddings for part in parts]),
         tokens=np.concatenate([part.tokens for part in parts]),

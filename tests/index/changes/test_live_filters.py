@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import parse_filter
@@ -68,14 +69,14 @@ def check(index: SearchIndex, metadata: dict[str, dict[str, Any]], choose: rando
 def test_filters_follow_additions_deletions_and_compaction(
     tmp_path: Path,
     checkpoint: Checkpoint,
-    made_up: Callable[..., NewItems],
+    made_up: Callable[..., ItemBatch],
     write_made_up: Callable[..., int],
     fields: tuple[str, ...] | None,
 ) -> None:
     choose, root = random.Random(0), tmp_path / "index"
     known: dict[str, dict[str, Any]] = {}
 
-    def new_items(count: int) -> NewItems:
+    def new_items(count: int) -> ItemBatch:
         names = [f"item {len(known) + place} {choose.random()}" for place in range(count)]
         new = made_up(names)
         items = [item._replace(metadata=some_metadata(choose)) for item in new.items]

@@ -20,8 +20,9 @@ import pytest
 
 import aladin_index.changes.opening as opening
 from aladin_index.changes.database import changes_database
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.opening import open_database, open_to_read
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.search.options import SearchOptions
@@ -29,7 +30,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import IndexWriteError
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 _UNSHARE = ["unshare", *(["--user", "--map-root-user"] if os.geteuid() else [])]
 
 

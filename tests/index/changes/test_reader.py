@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from aladin_index.changes.database import changes_database
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.opening import open_to_read
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.search.file_collection import FileCollection
@@ -29,7 +30,7 @@ from aladin_network.errors import IndexCorruptError
 from aladin_network.scoring.encoding import Encoding
 from tests.index.searching import run_search
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +199,7 @@ def test_another_user_who_may_not_write_sees_the_changes(
     assert process.exitcode == 0
 
 
-def add_in_a_process(root: Path, model_id: str, new: list[NewItems]) -> None:
+def add_in_a_process(root: Path, model_id: str, new: list[ItemBatch]) -> None:
     """Add, one call after the other; for another process."""
     with closing(ChangesWriter(root, model_id)) as writer:
         for each in new:

@@ -14,7 +14,8 @@ import pytest
 
 from aladin_index.changes import writable
 from aladin_index.changes.database import changes_database
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import CHANGES_LOCK, generation_folder
 from aladin_index.format.manifest import read_manifest
@@ -30,7 +31,7 @@ from aladin_network.errors import (
     UnknownItemError,
 )
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 
 
 @pytest.fixture
@@ -60,9 +61,10 @@ def lines(root: Path) -> tuple[list[tuple[int, str]], list[int]]:
 def test_rows_count_on_and_never_come_again(
     root: Path, writer: ChangesWriter, made_up: MakeItems
 ) -> None:
-    assert writer.add("images", made_up(["d", "e"]), "error") == (1, ["d", "e"], [], [])
+    assert writer.add("images", made_up(["d", "e"]), "error").added == ["d", "e"]
     assert writer.delete("images", ["e", "a"]) == (1, ["e", "a"], [])
-    assert writer.add("images", made_up(["e", "b"], seed=1), "replace") == (1, ["e"], ["b"], [])
+    report = writer.add("images", made_up(["e", "b"], seed=1), "replace")
+    assert report == (1, [("e", "added"), ("b", "replaced")])
     assert lines(root) == ([(3, "d"), (4, "e"), (5, "e"), (6, "b")], [4, 0, 1])
     # b of the generation, a of the generation; e was added, removed and added.
     assert pending_changes(root) == {"images": (3, 2)}
@@ -90,8 +92,10 @@ def test_ids_that_come_twice_in_a_call_are_taken_in_turn(
     twice = made_up(["d", "a", "d"])
     with pytest.raises(DuplicateItemError, match="'a'"):
         writer.add("images", twice, "error")
-    assert writer.add("images", twice, "skip") == (1, ["d"], [], ["a", "d"])
-    assert writer.add("images", twice, "replace") == (1, [], ["d", "a", "d"], [])
+    skipping = writer.add("images", twice, "skip")
+    assert skipping == (1, [("d", "added"), ("a", "kept"), ("d", "kept")])
+    replacing = writer.add("images", twice, "replace")
+    assert replacing == (1, [(each, "replaced") for each in ("d", "a", "d")])
     assert lines(root) == ([(3, "d"), (4, "d"), (5, "a"), (6, "d")], [3, 0, 4])
     assert writer.delete("images", ["d", "d"]).deleted == ["d"]
 
@@ -124,9 +128,9 @@ def test_a_disk_that_fails_in_the_middle_leaves_nothing(
     made_up: MakeItems,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import aladin_index.changes.writer as module
+    import aladin_index.changes.writable as module
 
-    inserted = module.insert_encoding
+    inserted = module._insert_encoding
     calls: list[int] = []
 
     def full(connection: sqlite3.Connection, row: int, *rest: object) -> None:
@@ -135,7 +139,7 @@ def test_a_disk_that_fails_in_the_middle_leaves_nothing(
             raise sqlite3.OperationalError("database or disk is full")
         inserted(connection, row, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "insert_encoding", full)
+    monkeypatch.setattr(module, "_insert_encoding", full)
     with pytest.raises(IndexWriteError, match=r"disk is full; nothing of this call was applied"):
         writer.add("images", made_up(["d", "e", "f"]), "error")
     assert lines(root) == ([], [])
@@ -218,23 +222,23 @@ def test_a_folder_that_is_replaced_in_the_middle_of_a_call_fails_it(
     monkeypatch: pytest.MonkeyPatch,
     changes_before: int,
 ) -> None:
-    import aladin_index.changes.writer as module
+    import aladin_index.changes.writable as module
 
     for _ in range(changes_before):
         writer.add("images", made_up(["d"]), "error")
     backup = Path(shutil.copytree(root, tmp_path / "backup"))
-    inserted = module.insert_encoding
+    inserted = module._insert_encoding
 
     def replace_and_insert(*arguments: object) -> None:
         replace_folder(root, backup)
         inserted(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "insert_encoding", replace_and_insert)
+    monkeypatch.setattr(module, "_insert_encoding", replace_and_insert)
     with pytest.raises(
         IndexWriteError, match="was replaced during this call; nothing was written to"
     ):
         writer.add("images", made_up(["e"]), "error")
-    monkeypatch.setattr(module, "insert_encoding", inserted)
+    monkeypatch.setattr(module, "_insert_encoding", inserted)
     assert writer.known("images", ["e"]) == set()
     assert writer.add("images", made_up(["e"]), "error").added == ["e"]
     assert [item_id for _, item_id in lines(root)[0]][-1] == "e"

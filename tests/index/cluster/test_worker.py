@@ -18,10 +18,9 @@ from aladin_index.cluster.worker import (
 from aladin_index.encode.item_encoders import item_encoder
 from aladin_index.encode.read_ahead import StageSeconds, encoded_batches
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import BuildSettings, EncodeSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import CheckpointError, InputError
-from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.types import NullProgress
 
 
@@ -52,12 +51,10 @@ def test_a_worker_makes_the_files_that_a_build_makes(
     assert set(shard.seconds) == {"read", "decode", "encode", "write"}
 
     model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
-    numbered = list(enumerate(items, start=40))
-    batches = encoded_batches(
-        encoder, [numbered[:2], numbered[2:4], numbered[4:]], 1, StageSeconds(), NullProgress()
-    )
-    write_shard(tmp_path / "shard", form, batches, StageSeconds())
+    encoder, form = item_encoder("images", model, EncodeSettings()), ShardFormat.of(model)
+    thirds = [items[:2], items[2:4], items[4:]]
+    batches = encoded_batches(encoder, thirds, EncodeSettings(), StageSeconds(), NullProgress())
+    write_shard(tmp_path / "shard", form, range(40, 45), batches, StageSeconds())
     expected = shard_files(tmp_path / "shard")
     assert {name: content.tobytes() for name, content in shard.files.items()} == {
         name: content.tobytes() for name, content in expected.items()

@@ -12,11 +12,11 @@ import torch
 from aladin_index.building.builder import build_index
 from aladin_index.changes import writable
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import AddSettings, add_items, check_new
+from aladin_index.encode.item_changer import add_items, check_new
 from aladin_index.encode.source_items import ImageItem, TextItem, check_item
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import BuildSettings, MetadataLimits
+from aladin_index.settings import AddSettings, BuildSettings, MetadataLimits
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import DuplicateItemError, InputError

@@ -7,17 +7,18 @@ from PIL import ExifTags, Image
 from aladin_index.encode.item_encoders import item_encoder
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_index.settings import EncodeSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ImageError, InputError
 from aladin_network.inference import encode_photos, encode_texts
-from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
+from aladin_network.photos.decoding import read_image
 
 
 def test_photos_are_read_decoded_and_encoded(
     tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
-    encoder = item_encoder("images", model, DEFAULT_LIMITS)
+    encoder = item_encoder("images", model, EncodeSettings())
     # The second photo is part of a larger file.
     content = [item.path.read_bytes() for item in images[:2]]
     together = tmp_path / "together"
@@ -26,9 +27,8 @@ def test_photos_are_read_decoded_and_encoded(
         id="inside", path=together, uri="x", offset=len(content[0]), length=len(content[1])
     )
     items = [images[0], inside]
-    prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(items)]
+    prepared = [encoder.decode(item, encoder.read(item)) for item in items]
     photos = [read_image(item.path) for item in images[:2]]
-    assert [each.row for each in prepared] == [0, 1]
     assert [each.size_px for each in prepared] == [photo.size for photo in photos]
     expected = encode_photos(model, photos)
     found = encoder.encode(prepared)
@@ -37,7 +37,7 @@ def test_photos_are_read_decoded_and_encoded(
     with pytest.raises(ImageError, match="No such file"):
         encoder.read(ImageItem(id="gone", path=tmp_path / "gone", uri="gone"))
     with pytest.raises(ImageError, match="not an image"):
-        encoder.decode(0, inside, b"words")
+        encoder.decode(inside, b"words")
 
 
 def test_a_photo_that_is_cut_short_is_encoded_and_its_metadata_say_so(
@@ -54,22 +54,22 @@ def test_a_photo_that_is_cut_short_is_encoded_and_its_metadata_say_so(
     upload = ImageItem(id="b", uri="b", upload=UploadedPhoto(file.read_bytes()))
     for each in (item, upload):
         for told, expected in ((True, {"camera": "X1"}), (False, {})):
-            encoder = item_encoder("images", model, DEFAULT_LIMITS, exif=told)
-            prepared = encoder.decode(0, each, encoder.read(each))
+            encoder = item_encoder("images", model, EncodeSettings(exif=told))
+            prepared = encoder.decode(each, encoder.read(each))
             assert prepared.metadata == expected | {"damage": "cut short at its end"}
             assert len(encoder.encode([prepared]).embedding) == 1
 
 
 def test_texts_are_checked_and_encoded(tiny_checkpoint: Path, texts: list[TextItem]) -> None:
     model = load_checkpoint(tiny_checkpoint).model
-    encoder = item_encoder("texts", model, DEFAULT_LIMITS)
-    prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(texts[:3])]
+    encoder = item_encoder("texts", model, EncodeSettings())
+    prepared = [encoder.decode(item, encoder.read(item)) for item in texts[:3]]
     assert [each.size_px for each in prepared] == [None] * 3
     expected = encode_texts(model, [item.text for item in texts[:3]])
     found = encoder.encode(prepared).embedding
     np.testing.assert_allclose(found, expected.embedding, atol=1e-6)
     with pytest.raises(InputError, match="the text is empty"):
-        encoder.decode(0, texts[0], " ")
+        encoder.decode(texts[0], " ")
 
 
 @pytest.mark.gpu
@@ -79,10 +79,10 @@ def test_what_a_card_encodes_comes_back(
     on_processor = load_checkpoint(tiny_checkpoint).model
     on_card = load_checkpoint(tiny_checkpoint, "cuda").model
     for target, items in (("images", images[:4]), ("texts", texts[:4])):
-        encoder = item_encoder(target, on_processor, DEFAULT_LIMITS)  # type: ignore[arg-type]
-        prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(items)]
+        encoder = item_encoder(target, on_processor, EncodeSettings())  # type: ignore[arg-type]
+        prepared = [encoder.decode(item, encoder.read(item)) for item in items]
         expected = encoder.encode(prepared)
-        found = item_encoder(target, on_card, DEFAULT_LIMITS).encode(prepared)  # type: ignore[arg-type]
+        found = item_encoder(target, on_card, EncodeSettings()).encode(prepared)  # type: ignore[arg-type]
         np.testing.assert_allclose(found.embedding, expected.embedding, atol=1e-3)
         np.testing.assert_array_equal(found.mask, expected.mask)
         real = expected.mask  # what fills up a batch is computed otherwise on a card, and not used

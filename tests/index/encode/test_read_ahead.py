@@ -1,22 +1,23 @@
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from aladin_index.encode.item_encoders import Prepared
 from aladin_index.encode.read_ahead import (
     BATCHES_AHEAD,
-    EncodedItems,
     StageSeconds,
+    StreamedItems,
     encoded_batches,
 )
+from aladin_index.encode.source_items import Prepared
 from aladin_index.format.skipped import SkippedItem
+from aladin_index.settings import EncodeSettings
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import NullProgress
+from aladin_network.types import NullProgress, Progress
 
 
 class Numbers:
@@ -32,16 +33,17 @@ class Numbers:
     def read(self, item: Any) -> str:
         return f"bytes of {item.id}"
 
-    def decode(self, row: int, item: Any, data: str) -> Prepared:
+    def decode(self, item: Any, data: str) -> Prepared:
         assert data == f"bytes of {item.id}"
+        row = item.number
         with self._lock:
             self.decoded.append(row)
         if row % 5 == 0:
             raise InputError(f"{row} is a multiple of five")
-        return Prepared(row, row, (row, 1))
+        return Prepared(row, (row, 1))
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        rows = [each.data for each in batch]
+        rows = [each.value for each in batch]
         with self._lock:
             self.calls.append(rows)
             self.at_once += 1
@@ -65,10 +67,27 @@ class Counter(NullProgress):
 
 
 def numbered(rows: range, size: int) -> Iterator[list[Any]]:
-    """Rows and items, so many a batch."""
+    """Items, so many a batch."""
     for start in range(rows.start, rows.stop, size):
         batch = range(start, min(start + size, rows.stop))
-        yield [(row, SimpleNamespace(id=f"number {row}")) for row in batch]
+        yield [SimpleNamespace(id=f"number {row}", number=row) for row in batch]
+
+
+def encoded(
+    encoder: Any,
+    batches: Iterator[list[Any]],
+    readers: int = 1,
+    seconds: StageSeconds | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Generator[StreamedItems]:
+    return encoded_batches(
+        encoder,
+        batches,
+        EncodeSettings(readers=readers, **settings),
+        seconds or StageSeconds(),
+        progress or NullProgress(),
+    )
 
 
 @pytest.mark.parametrize("size", [1, 4, 30])
@@ -78,20 +97,18 @@ def test_items_come_in_order_with_those_that_cannot_be_used(
     size: int, readers: int, callers: int, items_a_call: int | None
 ) -> None:
     encoder, seconds, progress = Numbers(callers, items_a_call), StageSeconds(), Counter()
-    batches = list(
-        encoded_batches(encoder, numbered(range(3, 22), size), readers, seconds, progress)
-    )
-    assert [len(batch.items) for batch in batches] == [
+    batches = list(encoded(encoder, numbered(range(3, 22), size), readers, seconds, progress))
+    assert [len(batch.sources) for batch in batches] == [
         len(batch) for batch in numbered(range(3, 22), size)
     ]
-    assert [entry for batch in batches for entry in batch.items] == [
-        Prepared(row, None, (row, 1))
+    assert [entry for batch in batches for entry in batch.found] == [
+        Prepared(None, (row, 1))
         if row % 5
         else SkippedItem(f"number {row}", f"{row} is a multiple of five")
         for row in range(3, 22)
     ]
     usable = [row for row in range(3, 22) if row % 5]
-    assert [each.row for batch in batches for each in batch.usable] == usable
+    assert [item.number for batch in batches for item, _ in batch.usable] == usable
     assert [each.id for batch in batches for each in batch.skipped] == [
         f"number {row}" for row in range(5, 22, 5)
     ]
@@ -121,10 +138,8 @@ def test_as_many_threads_encode_as_the_network_allows() -> None:
 
     encoder = Met(callers=2, items_a_call=1)
     rows = [row for row in range(1, 25) if row % 5]
-    batches = encoded_batches(
-        encoder, numbered(range(1, 25), 24), 1, StageSeconds(), NullProgress()
-    )
-    assert [each.row for batch in batches for each in batch.usable] == rows
+    batches = encoded(encoder, numbered(range(1, 25), 24))
+    assert [item.number for batch in batches for item, _ in batch.usable] == rows
 
 
 def test_so_many_batches_are_ahead_and_no_more() -> None:
@@ -136,7 +151,7 @@ def test_so_many_batches_are_ahead_and_no_more() -> None:
             taken[0] += 1
             yield batch
 
-    batches = encoded_batches(encoder, source(), 2, StageSeconds(), NullProgress())
+    batches = encoded(encoder, source(), 2)
     for number, _ in enumerate(batches, start=1):
         assert taken[0] == min(number + BATCHES_AHEAD, 400)
         assert len(encoder.decoded) <= 50 * (number + BATCHES_AHEAD)
@@ -149,12 +164,10 @@ def test_the_next_batches_are_encoded_while_one_is_written() -> None:
     class Watched(Numbers):
         def encode(self, batch: Sequence[Prepared]) -> Encoding:
             for each in batch:
-                started[each.row].set()
+                started[each.value].set()
             return super().encode(batch)
 
-    batches = encoded_batches(
-        Watched(), numbered(range(1, 31), 5), 1, StageSeconds(), NullProgress()
-    )
+    batches = encoded(Watched(), numbered(range(1, 31), 5))
     next(batches)
     # The caller, at work on the first batch, asks for nothing.
     assert started[5 * (1 + BATCHES_AHEAD) - 1].wait(timeout=5)
@@ -165,30 +178,28 @@ def test_the_next_batches_are_encoded_while_one_is_written() -> None:
 @pytest.mark.parametrize("stage", ["decode", "encode"])
 def test_what_breaks_in_a_thread_reaches_the_caller_and_ends_the_rest(stage: str) -> None:
     class Broken(Numbers):
-        def decode(self, row: int, item: Any, data: str) -> Prepared:
-            prepared = super().decode(row, item, data)
+        def decode(self, item: Any, data: str) -> Prepared:
+            prepared = super().decode(item, data)
             if stage == "decode":
-                raise MemoryError(row)
+                raise MemoryError(prepared.value)
             return prepared
 
         def encode(self, batch: Sequence[Prepared]) -> Encoding:
-            raise MemoryError(batch[0].row)
+            raise MemoryError(batch[0].value)
 
     encoder = Broken()
-    batches = encoded_batches(
-        encoder, numbered(range(1, 1000), 300), 1, StageSeconds(), NullProgress()
-    )
+    batches = encoded(encoder, numbered(range(1, 1000), 300))
     with pytest.raises(MemoryError, match="1"):
         next(batches)
     assert len(encoder.decoded) < 900  # what nobody waits for any more was called off
 
 
-def test_the_input_of_the_network_is_not_kept() -> None:
-    batches: list[EncodedItems] = list(
-        encoded_batches(Numbers(), numbered(range(1, 9), 8), 2, StageSeconds(), NullProgress())
-    )
-    assert all(each.data is None for batch in batches for each in batch.usable)
+def test_a_strict_job_ends_at_the_batch_with_an_item_of_no_use() -> None:
+    batches = encoded(Numbers(), numbered(range(1, 9), 2), strict=True)
+    assert [len(next(batches).usable) for _ in range(2)] == [2, 2]
+    with pytest.raises(InputError, match="number 5: 5 is a multiple of five"):
+        next(batches)
 
 
 def test_nothing_to_encode_gives_nothing() -> None:
-    assert list(encoded_batches(Numbers(), iter([]), 2, StageSeconds(), NullProgress())) == []
+    assert list(encoded(Numbers(), iter([]))) == []

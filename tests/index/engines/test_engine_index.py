@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.changes.writer import NewItems
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.engines.engine_index import describe_engine_index, open_engine_index
 from aladin_index.engines.push import PushReport
 from aladin_index.engines.record import CHANGED, MANIFEST, GenerationRecord, read_generation
@@ -51,7 +51,7 @@ def test_the_live_generation_is_opened_and_stays(
 def test_a_collection_that_was_not_pushed_is_refused(
     push: Push,
     server: MemoryServer,
-    made_up: Callable[..., NewItems],
+    made_up: Callable[..., ItemBatch],
     write_made_up: Callable[..., int],
     tmp_path: Path,
 ) -> None:
@@ -104,7 +104,7 @@ def test_another_model_is_refused(
 def test_a_record_is_read_as_it_was_written(
     push: Push,
     server: MemoryServer,
-    made_up: Callable[..., NewItems],
+    made_up: Callable[..., ItemBatch],
     write_made_up: Callable[..., int],
     tmp_path: Path,
     dtype: str,
@@ -135,7 +135,7 @@ def test_what_is_told_of_an_index(
     server: MemoryServer,
     tmp_path: Path,
     search_index: SearchIndex,
-    made_up: Callable[..., NewItems],
+    made_up: Callable[..., ItemBatch],
 ) -> None:
     push(published)
     push(published)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import (
@@ -42,7 +43,7 @@ from tests.index.engines.conftest import LOCATION
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 Push = Callable[..., PushReport]
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 
 
 def model_id(manifest: Manifest) -> str:

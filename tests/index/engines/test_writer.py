@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.changes.writer import AddReport, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import AddReport
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import PushReport
 from aladin_index.engines.record import read_generation
@@ -30,7 +31,7 @@ from aladin_network.errors import (
 )
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 IDS = ["a", "b", "c", "d"]
 
 
@@ -66,7 +67,7 @@ def test_added_items_are_there_as_they_are_with_rows_above_all_others(
     writer: EngineWriter, server: MemoryServer, made_up: MakeItems
 ) -> None:
     new = made_up(["x", "y"], city=["Pisa", "Lucca"])
-    assert writer.add("images", new, "error") == AddReport(1, ["x", "y"], [], [])
+    assert writer.add("images", new, "error") == AddReport(1, [("x", "added"), ("y", "added")])
     collection = server.collections[1, "images"]
     codec = read_generation(MemoryEngine(server), 1).codecs["images"]
     start = 0
@@ -96,9 +97,11 @@ def test_an_id_that_is_there_is_refused_replaced_or_kept(
     assert ids_of(server) == IDS
     assert "upsert" not in server.calls
 
-    assert writer.add("images", new, "skip") == AddReport(1, ["x"], [], ["b"])
+    assert writer.add("images", new, "skip") == AddReport(1, [("x", "added"), ("b", "kept")])
     assert server.collections[1, "images"]["b"].item.text == "b 0"
-    assert writer.add("images", new, "replace") == AddReport(1, [], ["x", "b"], [])
+    assert writer.add("images", new, "replace") == AddReport(
+        1, [("x", "replaced"), ("b", "replaced")]
+    )
     assert server.collections[1, "images"]["b"].item.text == "b 1"
 
 
@@ -106,7 +109,7 @@ def test_of_an_id_that_comes_twice_the_first_is_kept_or_the_second_replaces_it(
     writer: EngineWriter, server: MemoryServer, made_up: MakeItems
 ) -> None:
     one, other = made_up(["x"], seed=1), made_up(["x"], seed=2)
-    both = NewItems(
+    both = ItemBatch(
         items=[*one.items, *other.items],
         embeddings=np.concatenate([one.embeddings, other.embeddings]),
         tokens=np.concatenate([one.tokens, other.tokens]),
@@ -114,10 +117,12 @@ def test_of_an_id_that_comes_twice_the_first_is_kept_or_the_second_replaces_it(
     )
     with pytest.raises(DuplicateItemError):
         writer.add("images", both, "error")
-    assert writer.add("images", both, "skip") == AddReport(1, ["x"], [], ["x"])
+    assert writer.add("images", both, "skip") == AddReport(1, [("x", "added"), ("x", "kept")])
     assert server.collections[1, "images"]["x"].item.text == "x 1"
     writer.delete("images", ["x"])
-    assert writer.add("images", both, "replace") == AddReport(1, ["x"], ["x"], [])
+    assert writer.add("images", both, "replace") == AddReport(
+        1, [("x", "added"), ("x", "replaced")]
+    )
     entry = server.collections[1, "images"]["x"]
     assert entry.item.text == "x 2"
     assert entry.tokens is not None

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from aladin_index.building.builder import build_index
-from aladin_index.changes.writer import ChangesWriter, NewItems
-from aladin_index.encode.item_changer import AddSettings, add_items, stored_form
-from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.building.builder import BuildReport, build_index
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.item_changer import add_items
+from aladin_index.encode.source_items import ImageItem, Prepared, TextItem, stored_form
 from aladin_index.exchange.exporter import export_index
-from aladin_index.exchange.importer import ImportReport, import_index
+from aladin_index.exchange.importer import import_index
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import generation_folder
 from aladin_index.generations.published import publish_entries
@@ -25,7 +26,7 @@ from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import AddSettings, BuildSettings
 from aladin_index.tokens.store import codec_for
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint_files import Checkpoint
@@ -68,7 +69,7 @@ def test_nothing_is_lost_in_any_form(
         tmp_path / "again",
         BuildSettings(filter_fields=("number",)),
     )
-    assert report == ImportReport(1, {"images": 23, "texts": 16}, [])
+    assert report == BuildReport(generation=1, counts={"images": 23, "texts": 16}, skipped=[])
     # All that a search reads is the same, file by file.
     for target in TARGETS:
         before = generation_folder(tmp_path / "index", 1) / target
@@ -143,9 +144,11 @@ def test_photos_that_were_uploaded_go_along(
     unit_rows: Callable[..., np.ndarray],
 ) -> None:
     photo = UploadedPhoto(images[0].path.read_bytes())
-    item = stored_form(ImageItem(id="new", path=Path(photo.path), uri="new.png"), (20, 30))
+    item = stored_form(
+        ImageItem(id="new", path=Path(photo.path), uri="new.png"), Prepared(None, (20, 30))
+    )
     writer = ChangesWriter(index_copy, tiny.model_id)
-    new = NewItems(
+    new = ItemBatch(
         items=[item],
         embeddings=unit_rows(1),
         tokens=unit_rows(2, dim=8),

@@ -14,11 +14,11 @@ import pytest
 
 import aladin_index.generations.compact as compact_module
 from aladin_index.changes.database import changes_database, changes_folder
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch, PackedBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import generation_folder, live_generation, published_generations
 from aladin_index.format.manifest import read_manifest
-from aladin_index.generations.collection_writer import EncodedPart
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes, with_changes_of
 from aladin_index.generations.published import rollback_index
@@ -32,7 +32,7 @@ from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import IndexWriteError, InputError, UnknownItemError
 from aladin_network.types import Progress
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_what_comes_meanwhile_is_carried_over(
     def interrupted(root: Path, new: NewGeneration, progress: Progress | None) -> int:
         images = new.collections["images"]
 
-        def parts() -> Iterator[EncodedPart]:
+        def parts() -> Iterator[PackedBatch]:
             yield from images.parts
             writer.add("images", made_up(["i", "j"], n=[9, 10]), "error")  # new
             writer.add("images", made_up(["b", "g", "i"], seed=5, n=[2, 3, 4]), "replace")
@@ -194,7 +194,7 @@ def test_photos_that_no_generation_names_go(
     def add(item_id: str, photo: UploadedPhoto) -> None:
         new = made_up([item_id])
         items = [new.items[0]._replace(path=photo.path)]
-        added = NewItems(**{**vars(new), "items": items, "photos": [photo]})
+        added = replace(new, items=items, photos=[photo])
         writer.add("images", added, "error")
 
     def kept() -> list[bool]:

@@ -10,13 +10,13 @@ import pytest
 
 from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import AddSettings, add_items
+from aladin_index.encode.item_changer import add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import generation_folder, published_generations
 from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import AddSettings, BuildSettings
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.errors import IndexMismatchError, IndexNotReadyError, InputError

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from aladin_index.changes.database import changes_folder
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.layout import (
     PUBLISHING,
     generation_folder,
@@ -26,7 +27,7 @@ from aladin_index.generations.reader import open_index
 from aladin_network.errors import IndexCorruptError, InputError
 from tests.conftest import made_up_calibration
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from aladin_index.building.builder import build_index
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.source_items import ImageItem, TextItem, stored_form
 from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import read_manifest
@@ -103,7 +104,7 @@ def test_what_was_added_later_is_read_too(
     item = stored_form(images[0], (1, 1))._replace(id="uploaded", path=photo.path)
     before = verify_index(index_copy)
     with closing(ChangesWriter(index_copy, checkpoint.model_id)) as writer:
-        new = NewItems(
+        new = ItemBatch(
             items=[item],
             embeddings=encoding.embedding,
             tokens=encoding.tokens[encoding.mask],

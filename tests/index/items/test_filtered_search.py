@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.format.disk import only_builder
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import (
     NewGeneration,
@@ -97,7 +98,7 @@ def collection(
     source = CollectionSource(
         embedding_dim=DIM,
         codec=codec,
-        parts=[EncodedPart(items, embeddings, codec.pack(tokens), lengths)],
+        parts=[ItemBatch(items, embeddings, codec.pack(tokens), lengths)],
     )
     root = tmp_path_factory.mktemp("filtered") / "index"
     # One field has an index, the others are read through.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from aladin_index.changes.writer import NewItems
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.curve import candidate_curve
 from aladin_index.measure.curve_points import CandidateCurve
@@ -137,7 +137,7 @@ def test_agreement_is_the_share_of_the_exhaustive_top_ten(
 
 
 def test_ranks_that_are_known(
-    tmp_path: Path, made_up: Callable[..., NewItems], write_made_up: Callable[..., int]
+    tmp_path: Path, made_up: Callable[..., ItemBatch], write_made_up: Callable[..., int]
 ) -> None:
     # Cosines with the text put photo a before b, c and d; words and regions the other way round.
     angles = np.zeros((4, 16), dtype=np.float32)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import PushSettings, push_index
@@ -189,7 +190,7 @@ def test_photos_that_were_added_are_found(
     item = collection.items.by_ids(["photo 3"])[0]
     assert item is not None
     tokens = collection.tokens(item.row)
-    copy = NewItems(
+    copy = ItemBatch(
         items=[item._replace(id="copy", row=-1)],
         embeddings=collection.embedding(item.row)[None],
         tokens=tokens,
@@ -272,7 +273,7 @@ def test_a_box_beside_all_detected_regions_is_refused(searcher: TwoStageSearcher
 
 
 def test_photos_without_regions_are_refused(
-    made_up: Callable[..., NewItems], write_made_up: Callable[..., int], tmp_path: Path
+    made_up: Callable[..., ItemBatch], write_made_up: Callable[..., int], tmp_path: Path
 ) -> None:
     write_made_up(tmp_path / "index", texts=made_up(["t"]))
     with open_index(tmp_path / "index") as index:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from aladin_index.building.builder import build_index
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.exchange.exporter import export_index
 from aladin_index.exchange.importer import import_index
@@ -210,7 +211,7 @@ def test_bounds_and_small_blocks_find_the_same_hits(corrected: Path, candidates:
                 assert [hit.id for hit in answer.hits] == [hit.id for hit in every.hits]
 
 
-def new_items(root: Path, images: Sequence[ImageItem]) -> NewItems:
+def new_items(root: Path, images: Sequence[ImageItem]) -> ItemBatch:
     with open_index(root) as index:
         model = index.checkpoint.model
         collection = index.collection("images")
@@ -218,7 +219,7 @@ def new_items(root: Path, images: Sequence[ImageItem]) -> NewItems:
     encoded = encode_photos(model, [read_image(PhotoFile(item.path)) for item in images])
     encoded = encoded._replace(embedding=-encoded.embedding[::1])  # items that are not there yet
     values = [encoded.item_tokens(row) for row in range(len(images))]
-    return NewItems(
+    return ItemBatch(
         items=[item._replace(id=f"new {place}") for place, item in enumerate(items)],
         embeddings=encoded.embedding,
         tokens=np.concatenate(values),

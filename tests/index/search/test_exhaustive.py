@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search import exhaustive, file_collection
 from aladin_index.search.options import SearchOptions
@@ -23,13 +24,13 @@ from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
 from tests.index.searching import run_search
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 DIRECTIONS: list[tuple[Modality, Target]] = [("text", "images"), ("image", "texts")]
 
 
-def twice(new: NewItems) -> NewItems:
+def twice(new: ItemBatch) -> ItemBatch:
     """The same items again under other ids, so that all scores are tied."""
-    return NewItems(
+    return ItemBatch(
         items=[*new.items, *(item._replace(id=f"{item.id} again") for item in new.items)],
         embeddings=np.concatenate([new.embeddings, new.embeddings]),
         tokens=np.concatenate([new.tokens, new.tokens]),

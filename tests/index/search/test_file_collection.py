@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes
@@ -25,7 +26,7 @@ from aladin_network.errors import DuplicateItemError, UnknownItemError
 from aladin_network.scoring.encoding import Encoding
 from tests.index.searching import run_search
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 Items = dict[str, "Known"]
 
 
@@ -43,7 +44,7 @@ def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
     return load_checkpoint(tiny_checkpoint)
 
 
-def known(new: NewItems) -> Items:
+def known(new: ItemBatch) -> Items:
     ends = np.cumsum(new.lengths)
     return {
         item.id: Known(
@@ -193,18 +194,18 @@ def test_random_changes_leave_what_a_dict_of_items_has(
         same_hits(root, fresh, checkpoint, random)
 
 
-def made_up_again(item_id: str, item: Known) -> NewItems:
+def made_up_again(item_id: str, item: Known) -> ItemBatch:
     from aladin_index.items.tables import StoredItem
 
     stored = StoredItem(-1, item_id, None, None, item.text, None, None, None, item.metadata)
     lengths = np.array([len(item.tokens)])
-    return NewItems(
+    return ItemBatch(
         items=[stored], embeddings=item.embedding[None], tokens=item.tokens, lengths=lengths
     )
 
 
-def joined(parts: list[NewItems]) -> NewItems:
-    return NewItems(
+def joined(parts: list[ItemBatch]) -> ItemBatch:
+    return ItemBatch(
         items=[item for part in parts for item in part.items],
         embeddings=np.concatenate([part.embeddings for part in parts]),
         tokens=np.concatenate([part.tokens for part in parts]),

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
 from aladin_index.search.options import SearchOptions
@@ -19,7 +20,7 @@ from aladin_network.errors import InputError
 PHOTOS = 300
 PLACES = ["Zanzibar" if n == 250 else "Pisa" if n % 2 else "Rome" for n in range(PHOTOS)]
 WORDS = SearchOptions(k=20, candidates=20, lexical=1.0)
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 
 
 @pytest.fixture

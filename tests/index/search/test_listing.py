@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import aladin_index.items.field_tables as field_tables
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.engines.engine_collection import EngineCollection
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.field_tables import FieldValues
@@ -23,7 +24,7 @@ from aladin_index.search.listing import ListOrder, list_fields, list_items
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError, UnknownItemError
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 
 # What is in the field "x" of the items: texts, numbers, a bool, lists, and nothing to compare.
 VALUES: list[Any] = ["2021-05-01", "2020-01-31", 3, 2.5, True, ["b", "a"], [7, 1], None, {}, "a"]
@@ -43,7 +44,7 @@ def living(
     random = np.random.default_rng(5)
     root = tmp_path / "index"
 
-    def some(ids: list[str], seed: int) -> tuple[NewItems, dict[str, Any]]:
+    def some(ids: list[str], seed: int) -> tuple[ItemBatch, dict[str, Any]]:
         values = [VALUES[place] for place in random.integers(0, len(VALUES), len(ids))]
         return made_up(ids, seed=seed, x=values), dict(zip(ids, values, strict=True))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aladin_index.changes.writer import NewItems
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
 from aladin_index.search.feedback import moved_words
@@ -29,7 +29,7 @@ ALL = SearchOptions(k=PHOTOS, candidates=PHOTOS)
 def searcher(
     tmp_path_factory: pytest.TempPathFactory,
     write_made_up: Callable[..., int],
-    made_up: Callable[..., NewItems],
+    made_up: Callable[..., ItemBatch],
     make_calibration: Callable[..., Calibration],
 ) -> Iterator[TwoStageSearcher]:
     """A calibrated index of photos and texts with random encodings."""

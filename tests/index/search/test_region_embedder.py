@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.changes.writer import NewItems
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.region_embedder import LazyEmbedder, RegionEmbedder, fit_embedder
 
@@ -50,7 +50,7 @@ def test_of_a_single_photo_every_part_has_its_embedding() -> None:
 
 
 def test_an_index_without_regions_has_none(
-    made_up: Callable[..., NewItems], write_made_up: Callable[..., int], tmp_path: Path
+    made_up: Callable[..., ItemBatch], write_made_up: Callable[..., int], tmp_path: Path
 ) -> None:
     photos = made_up(["a", "b"])
     none = replace(photos, tokens=photos.tokens[:0], lengths=np.zeros(2, dtype=np.int64))

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from aladin_index.ann import first_stage
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
@@ -45,7 +46,7 @@ def searcher(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     write_made_up: Callable[..., int],
-    made_up: Callable[..., NewItems],
+    made_up: Callable[..., ItemBatch],
     make_calibration: Callable[..., Calibration],
 ) -> Iterator[TwoStageSearcher]:
     """A calibrated index with a graph for its photos; with live changes, or without any."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations import writer
@@ -26,7 +27,7 @@ from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import TARGETS, TOKEN_DTYPES, Target, TokenDtype
 
-MakeItems = Callable[..., NewItems]
+MakeItems = Callable[..., ItemBatch]
 EXACT = BuildSettings(ann=EXACT_ALIGN)
 
 

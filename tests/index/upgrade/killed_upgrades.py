@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations import collection_writer as side_writer
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
@@ -80,7 +81,7 @@ def change(index: Path, added: str, delete: str | None) -> None:
         collection = opened.collection("texts")
         item: StoredItem = collection.items.by_rows([0])[0]
         tokens = collection.tokens(0)
-        new = NewItems(
+        new = ItemBatch(
             items=[item._replace(id=added)],
             embeddings=collection.embeddings([0]),
             tokens=tokens,

@@ -390,7 +390,7 @@ def test_imported_encodings_without_photos_are_refused_with_that_reason(
         source = CollectionSource(
             embedding_dim=part.embeddings.shape[1],
             codec=index.collection("images").base.tokens.codec,
-            parts=[part._replace(items=items)],
+            parts=[replace(part, items=items)],
         )
         write_generation(
             root,

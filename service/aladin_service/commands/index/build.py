@@ -144,13 +144,14 @@ def build(
         metadata=metadata_limits(max_metadata),
         exif=exif,
         resume=resume,
+        replace=replace,
         strict=strict,
     )
     check_output(out, libraries_folder(), replace=replace or resume)
     checkpoint = _named_model(model, sources)
     cluster = _Cluster(ray, ray_workers, ray_cpus)
     with explain_resume(out):
-        _build(checkpoint, out, sources, settings, device, cluster, replace=replace)
+        _build(checkpoint, out, sources, settings, device, cluster)
 
 
 class _Sources(NamedTuple):
@@ -188,8 +189,6 @@ def _build(
     settings: BuildSettings,
     device: DeviceName,
     cluster: _Cluster,
-    *,
-    replace: bool,
 ) -> None:
     """Build, and print the contents of the new generation."""
     from aladin_index.building.builder import build_index
@@ -226,7 +225,7 @@ def _build(
             )
         progress = stack.enter_context(stderr_progress())
         rest = settings, progress, found.here, encoding
-        report = build_index(model, out, photos, lines, *rest, replace=replace)
+        report = build_index(model, out, photos, lines, *rest)
     print_generation(out, report.generation, report.counts, report.skipped)
     untrained = read_untrained(model)
     if untrained is not None:

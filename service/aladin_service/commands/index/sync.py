@@ -35,7 +35,7 @@ from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
     from aladin_index.sync.apply import SyncReport
-    from aladin_service.folders.watching import FolderWatch
+    from aladin_service.library.watching import FolderWatch
 
 
 FoldersArgument = Annotated[
@@ -100,12 +100,12 @@ def sync(
     it has stopped growing. A folder that is unmounted changes nothing, and is followed again when
     it is back. SIGINT and SIGTERM end the command after the batch at hand.
     """
-    from aladin_index.encode.item_changer import AddSettings
     from aladin_index.format.models import live_model_folder
+    from aladin_index.settings import EncodeSettings
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
-    from aladin_service.folders.folder_sync import FolderSettings, FolderSync
-    from aladin_service.folders.watching import FolderWatch, WatchSettings
+    from aladin_service.library.folder_sync import FolderSettings, FolderSync
+    from aladin_service.library.watching import FolderWatch, WatchSettings
     from aladin_service.settings import engine_options
 
     if watch and (dry_run or allow_empty):
@@ -119,7 +119,7 @@ def sync(
         folders=folders,
         exclude=tuple(exclude or ()),
         photos_root=photos_root,
-        add=AddSettings(
+        add=EncodeSettings(
             readers=readers or os.cpu_count() or 1,
             limits=image_limits(max_pixels),
             metadata=metadata_limits(max_metadata),

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from aladin_service.cli import app
-from aladin_service.folders.watching import FolderWatch
+from aladin_service.library.watching import FolderWatch
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ import pytest
 from aladin_index.sync.apply import SyncReport
 from aladin_index.sync.plan import MissingPhotosError
 from aladin_network.errors import IndexWriteError
-from aladin_service.folders import watching
-from aladin_service.folders.folder_sync import FolderSettings
-from aladin_service.folders.watching import (
+from aladin_service.library import watching
+from aladin_service.library.folder_sync import FolderSettings
+from aladin_service.library.watching import (
     FolderWatch,
     SettledFiles,
     WatchSettings,

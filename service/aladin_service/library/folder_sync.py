@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
-from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.region_sources import check_regions
 from aladin_index.encode.source_items import PhotoPlaces
 from aladin_index.format.models import live_model_folder
@@ -20,7 +19,8 @@ from aladin_index.format.skipped import FOLLOWED, SkippedItem, write_follow_reco
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes
 from aladin_index.generations.reader import open_index
-from aladin_index.sync.apply import SyncReport, apply_plan
+from aladin_index.settings import EncodeSettings
+from aladin_index.sync.apply import PlanApplier, SyncReport
 from aladin_index.sync.listing import FolderListing, ListedPhoto, indexed_photos
 from aladin_index.sync.plan import MissingPhotosError, plan_sync
 from aladin_network.checkpoint_files import Checkpoint
@@ -31,7 +31,7 @@ from aladin_network.types import NullProgress, Progress
 from aladin_service.item_sources import photo_item
 from aladin_training.data.folder import UNREADABLE_FOLDER, read_folder
 from aladin_training.data.folder_rules import FolderRules
-from aladin_training.data.records import SkippedPhoto, Source
+from aladin_training.data.records import Record, SkippedPhoto, Source
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class FolderSettings:
     folders: Sequence[Path]
     exclude: tuple[str, ...] = ()
     photos_root: Path | Sequence[Path] | None = None
-    add: AddSettings = field(default_factory=AddSettings)
+    add: EncodeSettings = field(default_factory=EncodeSettings)
     allow_missing: bool = False
     compact_at: int | None = 20_000
     most_encoded: int | None = None
@@ -149,26 +149,30 @@ class FolderSync:
             self._checkpoint = load_for_inference(live_model_folder(self._index))
         check_regions(self._checkpoint.model, self._detector)
         report = SyncReport()
-        for attempt in range(_MOST_ATTEMPTS):
-            report.conflicts.clear()
-            report.skipped.clear()
-            report.other_files.clear()
+        for last in (*[False] * (_MOST_ATTEMPTS - 1), True):
             try:
                 self._pass(self._checkpoint, report, progress, is_stopped, dry_run=dry_run)
             except OtherGenerationError:
-                if attempt == _MOST_ATTEMPTS - 1:
+                if last:
                     raise
-                continue
-            if not report.conflicts or is_stopped():
-                break
+            else:
+                if not report.conflicts or is_stopped():
+                    break
         for change, skipped in report.unusable:
             state = change.state
             self._unusable[change.item.path] = (state.size, state.mtime_ns, skipped.reason)
-        if report.has_changes and not dry_run and not is_stopped():
-            self._compact(progress)
-        if not dry_run and not report.conflicts:
-            self._record(report)
+        if not dry_run:
+            self._finish(report, progress, is_stopped)
         return report
+
+    def _finish(
+        self, report: SyncReport, progress: Progress, is_stopped: Callable[[], bool]
+    ) -> None:
+        """Write a new generation if there are many changes, and record what was skipped."""
+        if report.has_changes and not is_stopped():
+            self._compact(progress)
+        if not report.conflicts:
+            self._record(report)
 
     def _record(self, report: SyncReport) -> None:
         try:
@@ -187,6 +191,8 @@ class FolderSync:
     ) -> None:
         settings = self._settings
         self.warnings.clear()
+        for of_attempt in (report.conflicts, report.skipped, report.other_files):
+            of_attempt.clear()
         listings = [self._list(folder, report.other_files) for folder in settings.folders]
         with open_index(self._index, checkpoint=checkpoint) as index:
             live = index.collection("images")
@@ -212,34 +218,21 @@ class FolderSync:
             if not (plan.changes or plan.removed or plan.recorded):
                 return
             with closing(ChangesWriter(self._index, checkpoint.model_id)) as writer:
-                apply_plan(
+                applier = PlanApplier(
                     writer,
                     index,
-                    live,
-                    plan,
                     report,
                     settings.add,
-                    progress,
-                    regions=self._detector,
+                    detector=self._detector,
                     most_encoded=settings.most_encoded,
                     is_stopped=is_stopped,
                 )
+                applier.apply(plan, live, progress)
 
     def _list(self, folder: Path, other_files: dict[str, int]) -> FolderListing:
         """List a folder; a missing one is an empty one if that is allowed."""
         settings = self._settings
         folder = folder.absolute()
-        rules = FolderRules(settings.exclude)
-        places = PhotoPlaces(folder, settings.photos_root)
-        photos: list[ListedPhoto] = []
-        skipped: list[SkippedItem] = []
-        unread: list[str] = []
-
-        def skip(photo: SkippedPhoto) -> None:
-            skipped.append(SkippedItem(photo.name, photo.reason))
-            if photo.reason.startswith(UNREADABLE_FOLDER):
-                unread.append(photo.name)
-
         found = _found_at(folder)
         if found == "nothing" and settings.allow_missing:
             return FolderListing(folder=folder, photos=())
@@ -247,33 +240,11 @@ class FolderSync:
             raise MissingPhotosError(
                 f"{folder}: expected a folder of photos, found {found}; nothing was changed"
             )
+        rules, places = FolderRules(settings.exclude), PhotoPlaces(folder, settings.photos_root)
+        reading = _FolderReading(folder, places, self._unusable, self._is_settled)
         try:
-            for _, record in read_folder(Source(folder, folder, skip, rules=rules)):
-                if record.photo.length is not None:
-                    raise InputError(
-                        f"{folder}: expected a folder of photos, found the tar "
-                        f"{record.photo.path.name}; `aladin index add` reads tars"
-                    )
-                fault = places.fault(record.photo.path, record.uri)
-                if fault is not None:
-                    skipped.append(SkippedItem(record.id, fault))
-                    continue
-                path = record.photo.path
-                try:
-                    state = path.stat()
-                except FileNotFoundError:
-                    continue  # removed since its folder was listed
-                except OSError as error:
-                    reason = error.strerror or "cannot be read"
-                    skipped.append(SkippedItem(record.id, reason))
-                    unread.append(str(PurePosixPath(path.relative_to(folder))))
-                    continue
-                if self._unusable.get(path, ())[:2] == (state.st_size, state.st_mtime_ns):
-                    skipped.append(SkippedItem(record.id, self._unusable[path][2]))
-                    continue
-                item = photo_item(record, None, skip, of_folder=True)
-                settled = self._is_settled(path, state.st_size, state.st_mtime_ns)
-                photos.append(ListedPhoto(item, folder, state.st_size, state.st_mtime_ns, settled))
+            for _, record in read_folder(Source(folder, folder, reading.skip, rules=rules)):
+                reading.take(record)
         except DataError as error:
             raise MissingPhotosError(f"{error}; nothing was changed") from error
         for kind, count in rules.kinds.items():
@@ -282,7 +253,9 @@ class FolderSync:
             self.warnings.append(f"not looked at: {rules.summary}")
         if places.warning is not None:
             self.warnings.append(f"warning: {places.warning}")
-        return FolderListing(folder=folder, photos=photos, skipped=skipped, unread=unread)
+        return FolderListing(
+            folder=folder, photos=reading.photos, skipped=reading.skipped, unread=reading.unread
+        )
 
     def _compact(self, progress: Progress) -> None:
         """Write a new generation if there are many changes."""
@@ -296,6 +269,58 @@ class FolderSync:
             compact_index(self._index, progress=progress)
         except InputError:  # no item is left in a collection, and a generation needs one
             return
+
+
+@dataclass
+class _FolderReading:
+    """One reading of a folder; see `FolderListing` for what it collects."""
+
+    folder: Path
+    places: PhotoPlaces
+    unusable: Mapping[Path, tuple[int, int, str]]
+    is_settled: Callable[[Path, int, int], bool]
+    photos: list[ListedPhoto] = field(default_factory=list[ListedPhoto])
+    skipped: list[SkippedItem] = field(default_factory=list[SkippedItem])
+    unread: list[str] = field(default_factory=list[str])
+
+    def skip(self, photo: SkippedPhoto) -> None:
+        """Note a photo that the reader of the folder skips."""
+        self.skipped.append(SkippedItem(photo.name, photo.reason))
+        if photo.reason.startswith(UNREADABLE_FOLDER):
+            self.unread.append(photo.name)
+
+    def take(self, record: Record) -> None:
+        """Note a photo of the folder, unless it cannot be used."""
+        path = record.photo.path
+        if record.photo.length is not None:
+            raise InputError(
+                f"{self.folder}: expected a folder of photos, found the tar {path.name}; "
+                "`aladin index add` reads tars"
+            )
+        reason = self.places.fault(path, record.uri)
+        state = self._state(record) if reason is None else None
+        if state is not None:
+            size, mtime_ns, reason = self.unusable.get(path, (-1, -1, ""))
+            if (size, mtime_ns) != state:
+                item = photo_item(record, None, self.skip, of_folder=True)
+                settled = self.is_settled(path, *state)
+                self.photos.append(ListedPhoto(item, self.folder, *state, settled))
+                return
+        if reason is not None:
+            self.skipped.append(SkippedItem(record.id, reason))
+
+    def _state(self, record: Record) -> tuple[int, int] | None:
+        """Return the size and the time of a photo's file; None if it cannot be looked at."""
+        path = record.photo.path
+        try:
+            state = path.stat()
+        except FileNotFoundError:
+            return None  # removed since its folder was listed
+        except OSError as error:
+            self.skipped.append(SkippedItem(record.id, error.strerror or "cannot be read"))
+            self.unread.append(str(PurePosixPath(path.relative_to(self.folder))))
+            return None
+        return state.st_size, state.st_mtime_ns
 
 
 def _found_at(path: Path) -> Literal["a folder", "a file", "nothing"]:

@@ -20,15 +20,15 @@ from aladin_index.building import builder
 from aladin_index.building.builder import build_index
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import AddSettings, add_items
-from aladin_index.encode.item_encoders import PhotoEncoder, Prepared
-from aladin_index.encode.source_items import TextItem
+from aladin_index.encode.item_changer import add_items
+from aladin_index.encode.item_encoders import PhotoEncoder
+from aladin_index.encode.source_items import Prepared, TextItem
 from aladin_index.format.skipped import read_follow_record
 from aladin_index.generations import reader
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import AddSettings, BuildSettings
 from aladin_index.sync.apply import SyncReport
 from aladin_index.sync.plan import MissingPhotosError
 from aladin_network.checkpoint import load_checkpoint
@@ -37,9 +37,9 @@ from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_service.cli import app
-from aladin_service.folders import folder_sync as folder_sync_module
-from aladin_service.folders.folder_sync import FolderSettings, FolderSync
 from aladin_service.item_sources import image_items
+from aladin_service.library import folder_sync as folder_sync_module
+from aladin_service.library.folder_sync import FolderSettings, FolderSync
 from tests.index.corrections import QUERIES, assert_stored_alike, correction_of
 
 

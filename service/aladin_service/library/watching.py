@@ -13,7 +13,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -26,7 +26,7 @@ from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
 from aladin_network.types import NullProgress, Progress
-from aladin_service.folders.folder_sync import FolderSettings, FolderSync
+from aladin_service.library.folder_sync import FolderSettings, FolderSync
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.samples import DETAILS, TEXT
 
@@ -176,25 +176,20 @@ class FolderWatch:
             polls, every_s = self._polling(present)
             # What changed before the watch began is found by a pass that follows its beginning.
             self._next_s = time.monotonic()
+            events = watch(
+                *present,
+                watch_filter=self._matters,
+                debounce=round(1000 * self._settings.burst_s),
+                step=round(1000 * _QUIET_S),
+                stop_event=stop,
+                rust_timeout=round(1000 * _TICK_S),
+                yield_on_timeout=True,
+                force_polling=polls,
+                poll_delay_ms=round(1000 * every_s),
+                ignore_permission_denied=True,
+            )
             try:
-                for changes in watch(
-                    *present,
-                    watch_filter=self._matters,
-                    debounce=round(1000 * self._settings.burst_s),
-                    step=round(1000 * _QUIET_S),
-                    stop_event=stop,
-                    rust_timeout=round(1000 * _TICK_S),
-                    yield_on_timeout=True,
-                    force_polling=polls,
-                    poll_delay_ms=round(1000 * every_s),
-                    ignore_permission_denied=True,
-                ):
-                    if changes:
-                        self._next_s = min(self._next_s, max(time.monotonic(), self._earliest_s))
-                    self._pass_if_due(stop)
-                    if self._places() != places:  # mounted, unmounted or replaced
-                        self._next_s = time.monotonic()
-                        break
+                self._follow(events, places, stop)
             except (OSError, RuntimeError) as error:
                 if not polls:
                     _LOG.warning(
@@ -206,6 +201,21 @@ class FolderWatch:
                     self._must_poll = True
                 elif self._places() == places:
                     raise
+
+    def _follow(
+        self,
+        events: Iterable[Collection[object]],
+        places: Mapping[Path, tuple[int, int] | None],
+        stop: threading.Event,
+    ) -> None:
+        """Make the passes that are due, until a folder is mounted, unmounted or replaced."""
+        for changes in events:
+            if changes:
+                self._next_s = min(self._next_s, max(time.monotonic(), self._earliest_s))
+            self._pass_if_due(stop)
+            if self._places() != places:
+                self._next_s = time.monotonic()
+                return
 
     def _pass_if_due(self, stop: threading.Event) -> None:
         started_s = time.monotonic()

@@ -1,1 +1,0 @@
-"""Folders of photos that an index follows: passes over them, and watching."""
