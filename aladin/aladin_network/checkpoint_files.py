@@ -41,8 +41,6 @@ class Provenance:
 
     Attributes:
         commit: Commit of the code that trained it, "unknown" outside a repository.
-        recipe: Text of the recipe.
-        stage: Stage of the recipe.
         step: Optimizer steps of that stage.
         validation: Metrics by which this checkpoint was chosen.
     """
@@ -56,11 +54,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """Content of config.json.
-
-    Attributes:
-        alignment_trained: Whether the alignment was trained.
-    """
+    """Content of config.json."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
@@ -77,7 +71,6 @@ class Checkpoint(Generic[N]):
 
     Attributes:
         model: Network in evaluation mode, computed by torch or by graphs.
-        config: Content of its config.json.
         model_id: SHA-256 of the weights file.
     """
 

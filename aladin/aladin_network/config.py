@@ -84,8 +84,6 @@ class ImagePreprocessing:
     """Conversion of a photo to a tensor, the same in training, indexing and serving.
 
     Attributes:
-        height_px: Height of the network's input.
-        width_px: Width of the network's input.
         shortest_edge_px: Length to which the shorter side is resized before the centre is
             cropped, or None to resize the whole photo to the input's size, changing its aspect
             ratio.
@@ -94,7 +92,6 @@ class ImagePreprocessing:
             used. None for all other networks.
         mean: Values subtracted from red, green and blue in [0, 1].
         std: Values by which red, green and blue are then divided.
-        resample: Interpolation filter of the resize.
     """
 
     height_px: int = 224
@@ -111,7 +108,6 @@ class ImageEncoderConfig:
     """Configuration of an image encoder of `aladin_network.encoders.IMAGE_ENCODERS`.
 
     Attributes:
-        name: Key in the registry.
         source: Folder or hub name of pretrained weights, or None for random weights.
         architecture: Configuration of the transformers library, or None to read it from `source`.
             For region encoders, the options of `RegionsArchitecture` that differ from VinVL's.
@@ -147,7 +143,6 @@ class TextEncoderConfig:
     """Configuration of a text encoder of `aladin_network.encoders.TEXT_ENCODERS`.
 
     Attributes:
-        name: Key in the registry.
         source: Folder or hub name of pretrained weights, or None for random weights.
         architecture: Configuration of the transformers library, or None to read it from `source`.
             For recurrent encoders, the options of `RecurrentArchitecture` that differ from DBL's.
@@ -179,8 +174,6 @@ class TrunkConfig:
     Attributes:
         width: Hidden size, a multiple of `heads`.
         layers: Number of transformer layers; 0 for a projection only.
-        heads: Number of attention heads.
-        feedforward: Hidden size of the feed-forward blocks.
         dropout: Dropout rate of the transformer layers' inputs and outputs.
         input_dropout: Dropout rate of the encoder's channels.
         token_dropout: Dropout rate of whole tokens of the encoder's output.
@@ -250,9 +243,7 @@ class MatchingHeadConfig:
 
     Attributes:
         layers: Number of transformer layers shared by both modalities; 0 pools the towers' output.
-        heads: Number of attention heads.
         feedforward: Hidden size of the feed-forward blocks, or None for the towers' width.
-        dropout: Dropout rate of the transformer layers.
         pooling: Element 0 ("first", as in the paper), or the mean or maximum of the content
             tokens; several are concatenated.
         dim: Size of the embedding, obtained by one more linear map per modality, or None to keep
@@ -293,12 +284,6 @@ class ModelConfig:
     """Complete configuration of an `AladinModel`.
 
     Attributes:
-        image_encoder: Image encoder.
-        text_encoder: Text encoder.
-        image_tower: Layers after the image encoder.
-        text_tower: Layers after the text encoder.
-        alignment: Alignment head.
-        matching: Matching head.
         attention: Third head, on the alignment head's tokens, or None to omit it.
     """
 

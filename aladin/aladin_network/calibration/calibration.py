@@ -74,8 +74,6 @@ class FittedOn:
     """What a calibration was fitted on.
 
     Attributes:
-        data: Name of the data set's file or folder.
-        split: Split of the data, or None for all of it.
         photos: Number of photos used as queries, those with a caption.
         texts: Number of captions used as queries.
         short_texts: Number of nouns and noun phrases used as queries.
@@ -118,10 +116,7 @@ class DirectionCalibration:
 
     Attributes:
         aligned: Whether the scores of both stages are used, or those of the first stage alone.
-        hit: Model of whether an item belongs together with the query.
-        match: Model of whether any item does.
         no_match_below: Log-odds of a match below which an answer reports that there is none.
-        figures: How good they are.
     """
 
     aligned: bool
@@ -153,11 +148,7 @@ class Calibration:
     """The probabilities of both directions.
 
     Attributes:
-        schema_version: Version of the format.
         model_id: SHA-256 of the weights whose scores the calibration is fitted to.
-        text_to_image: Calibration of text queries that search photos.
-        image_to_text: Calibration of photo queries that search texts.
-        fitted_on: Origin of the numbers.
         measured_on: Origin of the figures: "out of fold", each photo judged by models that were
             fitted without it; or the name of another split.
         other_photos: Whether most photos of the index that holds the calibration are of other data

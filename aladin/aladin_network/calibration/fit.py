@@ -128,12 +128,10 @@ class _Cases:
     """Queries of one direction, each with all items and without its right answers.
 
     Attributes:
-        pools: The first stage's best candidates of each query.
         hits: (hits, columns) of the first pages.
         right: (hits,) bool; whether the hit belongs together with its query.
         query: (hits,) place of its query.
         has_match: (queries,) bool; whether its right answers are among the items.
-        groups: (queries,) int64.
         weights: (queries,) float64; captions and short texts count the same, and so do queries with
             a match and those without one, of which half have their right answers taken out.
     """

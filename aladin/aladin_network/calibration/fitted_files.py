@@ -25,12 +25,7 @@ UNCORRECTED = "none"
 
 
 class FittedFiles(NamedTuple):
-    """What is fitted to the weights of a checkpoint.
-
-    Attributes:
-        calibration: Calibration of the corrected scores, or None if there is none.
-        correction: Hubness correction, or None if there is none.
-    """
+    """What is fitted to the weights of a checkpoint."""
 
     calibration: Calibration | None = None
     correction: HubCorrection | None = None

@@ -65,12 +65,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LogisticModel:
-    """Log-odds that are linear in the columns of a design matrix.
-
-    Attributes:
-        intercept: Log-odds where all columns are 0.
-        weights: One for each column.
-    """
+    """Log-odds that are linear in the columns of a design matrix."""
 
     intercept: float
     weights: list[float]

@@ -52,10 +52,7 @@ class _Source(NamedTuple):
     """A model that has to be converted.
 
     Attributes:
-        name: The model as the user named it.
         key: Name of its folder in the cache.
-        folder: Local folder with its files, or None if it is on the hub.
-        revision: Revision on the hub, or None for the newest.
     """
 
     name: str

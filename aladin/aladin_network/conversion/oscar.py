@@ -66,9 +66,6 @@ class OscarConfig:
     Attributes:
         img_feature_dim: Length of a region's vector, 2054 with VinVL's geometry.
         img_feature_type: Input form of regions; "dis_code" and the like are codes, not vectors.
-        use_img_layernorm: Whether a layer norm follows the regions' embedding.
-        img_layer_norm_eps: Epsilon of that layer norm.
-        pruned_heads: Attention heads that were pruned, by layer.
     """
 
     # Keys about the training task are also in such a file; they are ignored.
@@ -195,10 +192,8 @@ class RegionsOptions:
     Attributes:
         max_tokens: Maximum length of a text, and of the label part of a photo, special tokens
             included.
-        max_regions: Maximum number of regions of a photo that are read.
         official: Whether to compute like ALADIN's published code where it differs from the paper
             (A-1, A-2, A-4 and A-5 of training/PAPERS.md); otherwise the paper is followed.
-        seed: Seed of the random numbers that initialise new tensors.
     """
 
     max_tokens: int = MAX_TOKENS

@@ -53,13 +53,7 @@ class Left(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A tensor that was taken over.
-
-    Attributes:
-        source: Name of the tensor in the file.
-        target: Name of the tensor in the new checkpoint.
-        shape: Shape of both tensors.
-    """
+    """A tensor that was taken over."""
 
     source: str
     target: str
@@ -70,8 +64,6 @@ class SkippedSummary(NamedTuple):
     """A part of the file that was not taken over.
 
     Attributes:
-        source: Name of the part in the file.
-        reason: Reason why it was skipped.
         shape: Tensor shape, or None if the entry is not a tensor.
     """
 

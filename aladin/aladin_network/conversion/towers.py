@@ -56,7 +56,6 @@ class TowersOptions:
         pyramid: Grids that the patches are averaged to, which makes the token store smaller.
         align_dim: Size of the alignment head's tokens, at most that of the towers' own space.
         max_tokens: Longest text in tokens, or None for what the network can read, at most 128.
-        seed: Seed of the random numbers that initialise new tensors.
         known_as: Name to record instead of the vision tower's source, such as the hub's name of a
             folder that was downloaded, or None.
     """
@@ -76,14 +75,9 @@ class TowersReport:
     """Result of converting two pretrained towers.
 
     Attributes:
-        out: Checkpoint that was written.
-        vision: Source of the vision tower.
-        text: Source of the text tower.
         zero_shot: Whether the matching score is the towers' own similarity; otherwise the heads are
             new.
-        dim: Size of the embeddings.
         regions: Number of regions per photo, or None if it differs from photo to photo.
-        max_tokens: Maximum length of a text, in tokens.
     """
 
     out: Path

@@ -98,8 +98,6 @@ class DetectorSpec(NamedTuple):
 
     Attributes:
         kind: Name from `known_detectors`, or a module and an attribute of it.
-        source: Folder or hub name of weights, or None if none was given.
-        options: Options by name.
     """
 
     kind: str

@@ -34,11 +34,8 @@ class ObjectOptions:
     """Selection of regions. The defaults are those of bottom-up attention and VinVL.
 
     Attributes:
-        threshold: Minimum class probability of an object.
         min_regions: Number of the most probable objects that are kept regardless of their
             probability.
-        max_regions: Maximum number of objects, the most probable ones.
-        revision: Revision of a hub name, or None for the newest.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT

@@ -38,12 +38,7 @@ class Features(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """The linear map that follows the pooled vector of a dual encoder's tower.
-
-    Attributes:
-        weight: Matrix that multiplies the vector.
-        bias: Added vector, or None if there is none.
-    """
+    """The linear map that follows the pooled vector of a dual encoder's tower."""
 
     weight: Float[Tensor, "shared dim"]
     bias: Float[Tensor, " shared"] | None
@@ -54,7 +49,6 @@ class PhotoPatches(NamedTuple):
 
     Attributes:
         values: Normalised red, green and blue of each patch's pixels.
-        grid: Rows and columns of patches.
     """
 
     values: Float[Tensor, "patches numbers"]
@@ -65,7 +59,6 @@ class TextBatch(NamedTuple):
     """Tokenised texts.
 
     Attributes:
-        ids: Vocabulary ids.
         mask: True at real tokens, special tokens included.
         content: True at word pieces.
     """
@@ -81,7 +74,6 @@ class RegionInput(NamedTuple):
     Attributes:
         label_ids: Vocabulary ids of the label part, special tokens included; empty if there are no
             labels.
-        vectors: Vectors of the regions.
     """
 
     label_ids: Int[Tensor, " label_tokens"]
@@ -89,14 +81,7 @@ class RegionInput(NamedTuple):
 
 
 class RegionBatch(NamedTuple):
-    """The regions of several photos, padded.
-
-    Attributes:
-        label_ids: Vocabulary ids.
-        label_mask: True at real label tokens.
-        vectors: Vectors of the regions.
-        region_mask: True at real regions.
-    """
+    """The regions of several photos, padded."""
 
     label_ids: Int[Tensor, "batch label_tokens"]
     label_mask: Bool[Tensor, "batch label_tokens"]
@@ -108,7 +93,6 @@ class PatchBatch(NamedTuple):
     """Photos of any shape cut into patches, padded.
 
     Attributes:
-        values: Pixel values of each patch.
         mask: True at real patches.
         grids: Rows and columns of each photo's patches.
     """
@@ -168,7 +152,6 @@ class Freezable(nn.Module):
     batch norms' running statistics.
 
     Attributes:
-        frozen: Whether the module is frozen.
         fixed_statistics: Whether the batch norms keep their running statistics, frozen or not.
     """
 

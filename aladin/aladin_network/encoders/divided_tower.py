@@ -22,7 +22,6 @@ class LayerStack(NamedTuple):
 
     Attributes:
         prefix: Common prefix of their parameters' names, with a dot at its end.
-        depth: Number of layers.
     """
 
     prefix: str

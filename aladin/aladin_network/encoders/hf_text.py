@@ -61,7 +61,6 @@ class PretrainedTokenizer(NamedTuple):
     """A tokenizer of the tokenizers library.
 
     Attributes:
-        tokenizer: Tokenizer that adds its own special tokens.
         pad_id: Id of the padding token, or 0 if there is none.
     """
 

@@ -45,7 +45,6 @@ class CellLayout:
     """What an image encoder makes of a photo of its own size, beside its configuration.
 
     Attributes:
-        dim: Width of its states.
         num_tokens: Number of tokens of every photo, or None if it differs from photo to photo.
         grid: Grid of the last layer's cells.
         covered: Parts of the input's width and height that the cells cover.
@@ -62,7 +61,6 @@ class PatchArray(NamedTuple):
 
     Attributes:
         values: Normalised red, green and blue of each patch's pixels.
-        grid: Rows and columns of patches.
     """
 
     values: Float[np.ndarray, "patches numbers"]

@@ -30,12 +30,9 @@ class RecurrentArchitecture:
 
     Attributes:
         vocab_size: Number of word vectors; a random initialisation takes that of the tokenizer.
-        embedding_size: Size of a word vector.
         hidden_size: Size of the states, in each direction.
-        layers: Number of recurrent layers.
         bidirectional: Whether the text is also read backwards; the states of the two directions are
             averaged.
-        dropout: Dropout of the word vectors.
         special_tokens_are_words: ``<start>`` and ``<end>`` take part in word-level scores, as
             in DBL's official code.
     """

@@ -51,9 +51,6 @@ class RegionsArchitecture:
         start_token: Token before the labels. With "unk", it is [UNK]: ALADIN's released code looks
             up a token that the vocabulary lacks, so that its checkpoint was trained with [UNK]
             (A-2).
-        norm: Whether the embedded regions pass a layer norm.
-        norm_eps: Epsilon of that norm.
-        dropout: Dropout of the embedded regions.
     """
 
     __pydantic_config__ = STRICT

@@ -27,7 +27,6 @@ class Tokenization:
     """A tokenizer and the longest text of an encoder.
 
     Attributes:
-        config: Configuration of the encoder.
         tokenizer: Tokenizer that neither pads nor truncates.
         special_tokens_are_words: Whether the tokens before and after a text are content, too.
     """

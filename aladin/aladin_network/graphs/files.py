@@ -48,12 +48,8 @@ class GraphManifest:
     """Content of manifest.json.
 
     Attributes:
-        schema_version: Version of this format.
         model_id: SHA-256 of the weights that the graphs were exported from.
-        image: Cells of the image encoder.
-        text_dim: Width of the text encoder's states.
         versions: Versions of the packages that exported the graphs.
-        files: The other files by name.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT

@@ -29,13 +29,7 @@ E = TypeVar("E")
 
 
 class GraphPhotoReader:
-    """The preprocessing and the boxes of an `hf` image encoder; the graph does the rest.
-
-    Attributes:
-        config: Configuration of the encoder.
-        dim: Width of the encoder's states.
-        num_tokens: Number of tokens of every photo.
-    """
+    """The preprocessing and the boxes of an `hf` image encoder; the graph does the rest."""
 
     reads: ClassVar[Reads] = "photo"
 
@@ -65,11 +59,7 @@ class GraphPhotoReader:
 
 @dataclass(frozen=True)
 class GraphSide(Generic[E]):
-    """Half of a network that is computed by a graph.
-
-    Attributes:
-        encoder: What prepares the inputs of the graph.
-    """
+    """Half of a network that is computed by a graph."""
 
     encoder: E
 
@@ -81,11 +71,6 @@ class GraphNetwork:
     `warm`. Safe to use from any number of threads.
 
     Attributes:
-        config: Complete configuration.
-        image: Preprocessing of photos.
-        text: Tokenizer of texts.
-        embedding_dim: Size of an embedding.
-        token_dim: Size of a token.
         zero_tokens: Number of zero tokens behind an image's own tokens: 1 or 0.
     """
 
@@ -185,7 +170,6 @@ class Throughput(NamedTuple):
     """How a network encodes most items in a time.
 
     Attributes:
-        network: The network to call.
         callers: Number of threads that call it at the same time.
         photos_a_call: Number of photos that a thread encodes together.
     """

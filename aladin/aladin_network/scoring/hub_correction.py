@@ -50,7 +50,6 @@ class EncodedItems(NamedTuple):
 
     Attributes:
         embeddings: (items, d_match) float32, L2-normalised.
-        tokens: Tokens of the items.
     """
 
     embeddings: Float[np.ndarray, "items d_match"]
@@ -107,9 +106,6 @@ class CorrectionConstants:
         model_id: SHA-256 of the weights that encoded the banks.
         data: File name of the data set of the banks.
         selection: Split that the constants were chosen on.
-        text_to_image: Biases of photos.
-        image_to_text: Biases of texts.
-        fusion: Constants of the fusion of the corrected scores.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -137,7 +133,6 @@ class HubCorrection:
     """The correction of a checkpoint, or of an index that was built with it.
 
     Attributes:
-        constants: Fitted constants.
         images: Bank of photos, for the biases of texts.
         texts: Bank of texts, for the biases of photos.
     """

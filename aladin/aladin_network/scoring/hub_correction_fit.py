@@ -37,10 +37,6 @@ class ScoredSplit:
     """Photos and texts of a split with the scores of all pairs.
 
     Attributes:
-        images: The photos.
-        texts: The texts.
-        match: Cosines, ``match[image, text]``.
-        align: Alignment scores, ``align[image, text]``.
         image_of_text: Row of each text's photo.
     """
 
@@ -68,12 +64,7 @@ class ScoredSplit:
 
 @dataclass(frozen=True, kw_only=True)
 class CorrectedScores:
-    """Scores of all pairs in one direction, less the biases of the items that are found.
-
-    Attributes:
-        match: Cosines, ``match[image, text]``.
-        align: Alignment scores, ``align[image, text]``.
-    """
+    """Scores of all pairs in one direction, less the biases of the items that are found."""
 
     match: Float[Tensor, "images texts"]
     align: Float[Tensor, "images texts"]

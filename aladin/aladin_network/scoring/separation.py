@@ -44,7 +44,6 @@ class Separation(NamedTuple):
     """Scores of the queries of both directions.
 
     Attributes:
-        text_to_image: All texts.
         image_to_text: Images that have a text, in their order.
     """
 
