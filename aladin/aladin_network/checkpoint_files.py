@@ -32,6 +32,7 @@ CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json
 # Required files of a checkpoint; copying a checkpoint means copying these.
 CHECKPOINT_FILES = (CONFIG, WEIGHTS, TOKENIZER)
 
+T = TypeVar("T")
 N = TypeVar("N", bound=Network, covariant=True, default=Network)
 
 
@@ -133,20 +134,27 @@ def read_config(folder: Path) -> ConfigFile:
     """
     recover_folder(folder)
     check_model_folder(folder)
-    path = folder / CONFIG
     try:
-        data: Any = read_json(path)
+        return read_description(folder / CONFIG, ConfigFile, SCHEMA_VERSION)
     except FileNotFoundError:
         raise CheckpointError(f"{folder}: not a checkpoint, it has no {CONFIG}") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if version != SCHEMA_VERSION:
-        raise CheckpointError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}")
+
+
+def read_description(path: Path, schema: type[T], version: int, hint: str = "") -> T:
+    """Read a JSON file of a checkpoint with its `schema_version`; each error ends with `hint`."""
     try:
-        return parse_config(ConfigFile, data, str(path))
+        data: Any = read_json(path)
+        found = data.get("schema_version") if isinstance(data, dict) else None
+        if found != version:
+            reason = f"schema version {found}, expected {version}"
+            raise CheckpointError(f"{path}: {reason}{hint}")
+        return parse_config(schema, data, str(path))
+    except FileNotFoundError:
+        raise
     except ConfigError as error:
-        raise CheckpointError(str(error)) from error
+        raise CheckpointError(f"{error}{hint}") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({reason_of(error)}){hint}") from error
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:

@@ -1,38 +1,5 @@
 """All errors that this project raises.
 
-    AladinError
-      ConfigError             unknown key, impossible combination
-      InputError              invalid input data
-        ImageError            unusable picture
-          ImageTooLargeError  more pixels or bytes than the limit
-        RegionError           unusable regions of a photo
-          RegionsTooLargeError  more bytes than the limit
-        TextTooLongError
-        ShapeError            a tensor of the wrong shape
-        DataError             invalid line of a data file
-        StaleNegativesError   negatives mined from other data, by another model, or differently
-      CheckpointError         missing file, wrong schema version
-      SearchIndexError
-        IndexNotReadyError    no live generation
-        IndexMismatchError    built with another model or schema
-        IndexCorruptError     a file differs from its description in the manifest
-        GenerationRefusedError  invalid live generation; an earlier one is served
-        IndexWriteError       failed write during a build, e.g. to a full disk
-          UnwritableFolderError  the index's folder is not writable
-        NoSuchTargetError     the index has no images, or no texts
-        UnknownItemError      no item with this id
-        DuplicateItemError    an item with this id exists already
-        EngineError           request refused by the vector database
-          EngineUnavailableError  no response from the vector database, or a timeout
-      OverloadedError         queue full
-      ShuttingDownError       the service is shutting down
-      WorkerDiedError         the worker ended before the request was done
-      NoWorkerError           no worker available
-      ClusterError            encoding nodes of a cluster unavailable or failing
-      NonFiniteLossError      training diverged
-      ProcessLostError        another process of a training job ended
-      ReportedElsewhereError  another process of a training job reports the error
-
 Errors are raised in the domain and rendered by the interfaces: into exit codes by
 ``service/aladin_service/failures.py`` and into HTTP by one table in
 ``service/aladin_service/http/error_responses.py``.
@@ -116,8 +83,6 @@ class ShapeError(InputError):
 
     def __init__(self, expected: str, actual: object) -> None:
         super().__init__(f"expected shape {expected}, got {actual}")
-        self.expected = expected
-        self.actual = actual
 
 
 class DataError(InputError):
@@ -163,8 +128,6 @@ class IndexMismatchError(SearchIndexError):
 
     def __init__(self, what: str, expected: object, actual: object) -> None:
         super().__init__(f"{what}: expected {expected}, got {actual}")
-        self.expected = expected
-        self.actual = actual
 
 
 class IndexCorruptError(SearchIndexError):
@@ -237,26 +200,17 @@ class EngineError(SearchIndexError):
 
     def __init__(self, engine: str, reason: str) -> None:
         super().__init__(f"{engine}: {reason}")
-        self.engine = engine
         self.reason = reason
 
 
 class EngineUnavailableError(EngineError):
-    """The vector database that holds the index does not respond, or not in time; try again later.
-
-    Attributes:
-        retry_after_s: Seconds until the vector database has been checked again.
-    """
+    """The vector database of the index does not respond, or not in time; try again later."""
 
     retry_after_s = 1.0
 
 
 class OverloadedError(AladinError):
-    """The queue is full.
-
-    Attributes:
-        retry_after_s: Seconds after which to try again.
-    """
+    """The queue is full."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(f"too many queries are waiting, try again in {retry_after_s:g} s")
@@ -264,27 +218,21 @@ class OverloadedError(AladinError):
 
 
 class WorkerDiedError(AladinError):
-    """The worker of a query or a job ended before it was done.
+    """The worker of a query or a job ended before it was done."""
 
-    Attributes:
-        retry_after_s: Seconds until another worker has started.
-    """
+    retry_after_s = 1.0
 
     def __init__(self) -> None:
         super().__init__("the worker that ran this request ended; try again")
-        self.retry_after_s = 1.0
 
 
 class NoWorkerError(AladinError):
-    """No worker is available: all have ended, and none could be started for several seconds.
+    """No worker is available: all have ended, and none could be started for several seconds."""
 
-    Attributes:
-        retry_after_s: Seconds until another worker may have started.
-    """
+    retry_after_s = 5.0
 
     def __init__(self) -> None:
         super().__init__("no worker is available; try again")
-        self.retry_after_s = 5.0
 
 
 class ShuttingDownError(AladinError):
@@ -303,8 +251,6 @@ class NonFiniteLossError(AladinError):
 
     def __init__(self, stage: str, step: int, value: float) -> None:
         super().__init__(f"stage {stage!r}, step {step}: the loss is {value}, not a finite number")
-        self.stage = stage
-        self.step = step
 
 
 class ProcessLostError(AladinError):
@@ -323,13 +269,7 @@ class ReportedElsewhereError(AladinError):
 
 
 def missing_package(user: str, package: str, extra: str) -> str:
-    """Describe an optional package that is not installed, with the line that installs it.
-
-    Args:
-        user: What needs it.
-        package: Its name as a module.
-        extra: Extra of this project that brings it.
-    """
+    """Describe an optional package that `user` needs, with the line that installs its extra."""
     return f"{user} needs the package {package}: pip install 'aladin-search[{extra}]'"
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
@@ -18,16 +18,17 @@ from aladin_network.calibration.judging import (
     probability,
     query_design,
 )
-from aladin_network.checkpoint_files import read_model_id
-from aladin_network.config import STRICT, dump_config, parse_config
-from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.files import read_json, write_json
+from aladin_network.checkpoint_files import read_description, read_model_id
+from aladin_network.config import STRICT, dump_config
+from aladin_network.errors import CheckpointError
+from aladin_network.files import write_json
 from aladin_network.types import Direction
 
 # Why an answer has no probabilities: most photos of the index are of other data than the
 # calibration was fitted on; or the models need the scores of both stages.
 Unreliable = Literal["other_photos", "no_alignment"]
 
+SCHEMA_VERSION = 1
 # Not a part of the checkpoint itself: an index copies its content, not the file.
 CALIBRATION = "calibration.json"
 
@@ -214,17 +215,9 @@ def read_calibration(folder: Path, model_id: str) -> Calibration | None:
     """
     path = folder / CALIBRATION
     try:
-        data: Any = read_json(path)
+        calibration = read_description(path, Calibration, SCHEMA_VERSION)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from error
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: expected a calibration, found {type(data).__name__}")
-    try:
-        calibration = parse_config(Calibration, data, str(path))
-    except ConfigError as error:
-        raise CheckpointError(str(error)) from error
     _check_model(path, calibration, model_id)
     return calibration
 

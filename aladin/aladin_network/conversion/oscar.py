@@ -21,10 +21,6 @@ from typing import Any, ClassVar
 import torch
 from pydantic import ConfigDict
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
-from tokenizers.processors import TemplateProcessing
 
 from aladin_network.config import (
     AlignmentHeadConfig,
@@ -47,6 +43,7 @@ from aladin_network.conversion.tensors import (
     write_converted,
 )
 from aladin_network.encoders.regions import RegionsArchitecture
+from aladin_network.encoders.tokenized_text import bert_tokenizer
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.model import AladinModel
 
@@ -54,6 +51,12 @@ WEIGHTS, CONFIG, VOCABULARY = "pytorch_model.bin", "config.json", "vocab.txt"
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 _PAIRS = "of what OSCAR was trained for, on top of a text and a photo read together"
+
+
+_NOT_OF_BERT = (
+    *("img_feature_dim", "img_feature_type", "use_img_layernorm", "img_layer_norm_eps"),
+    "pruned_heads",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,21 +94,8 @@ class OscarConfig:
 
     def bert(self) -> dict[str, Any]:
         """Return the transformers library's configuration of the same BERT."""
-        return {
-            "model_type": "bert",
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "num_hidden_layers": self.num_hidden_layers,
-            "num_attention_heads": self.num_attention_heads,
-            "intermediate_size": self.intermediate_size,
-            "max_position_embeddings": self.max_position_embeddings,
-            "type_vocab_size": self.type_vocab_size,
-            "hidden_act": self.hidden_act,
-            "hidden_dropout_prob": self.hidden_dropout_prob,
-            "attention_probs_dropout_prob": self.attention_probs_dropout_prob,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-        }
+        own = dump_config(self)
+        return {"model_type": "bert"} | {key: own[key] for key in own if key not in _NOT_OF_BERT}
 
 
 def read_oscar_config(folder: Path) -> OscarConfig:
@@ -151,14 +141,7 @@ def read_oscar_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
     if added.exists() and _read_json(added):
         raise CheckpointError(f"{added}: tokens beside {VOCABULARY} are not known; expected none")
 
-    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))  # type: ignore[call-arg]
-    tokenizer.normalizer = BertNormalizer(lowercase=_lower_cases(folder))  # type: ignore[assignment]
-    tokenizer.pre_tokenizer = BertPreTokenizer()  # type: ignore[assignment]
-    tokenizer.post_processor = TemplateProcessing(  # type: ignore[assignment]
-        single="[CLS] $A [SEP]",
-        special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
-    )
-    return tokenizer
+    return bert_tokenizer(vocabulary, lowercase=_lower_cases(folder))
 
 
 def _lower_cases(folder: Path) -> bool:

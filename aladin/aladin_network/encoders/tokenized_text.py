@@ -110,10 +110,13 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
     known = set(entries)
     whole = [word for word in words if word not in known]
     entries += whole[: max(0, vocabulary_size - len(entries))]
-    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    return bert_tokenizer({entry: number for number, entry in enumerate(entries)})
 
+
+def bert_tokenizer(vocabulary: dict[str, int], *, lowercase: bool = True) -> Tokenizer:
+    """Build BERT's tokenizer: word pieces between [CLS] and [SEP]."""
     model = WordPiece(vocabulary, unk_token="[UNK]")  # type: ignore[call-arg]
-    return _between(Tokenizer(model), "[CLS]", "[SEP]")
+    return _between(Tokenizer(model), "[CLS]", "[SEP]", lowercase=lowercase)
 
 
 def train_word_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
@@ -131,7 +134,7 @@ def train_word_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenize
 
 def _by_frequency(texts: Iterable[str]) -> list[str]:
     """Return the words of the texts by descending frequency, then alphabetically."""
-    normalizer, splitter = _normalizer(), BertPreTokenizer()
+    normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
     counts = Counter(
         word
         for text in texts
@@ -140,16 +143,12 @@ def _by_frequency(texts: Iterable[str]) -> list[str]:
     return sorted(counts, key=lambda word: (-counts[word], word))
 
 
-def _between(tokenizer: Tokenizer, first: str, last: str) -> Tokenizer:
+def _between(tokenizer: Tokenizer, first: str, last: str, *, lowercase: bool = True) -> Tokenizer:
     """Split as the vocabulary was learnt, and add special tokens around every text."""
-    tokenizer.normalizer = _normalizer()  # type: ignore[assignment]
+    tokenizer.normalizer = BertNormalizer(lowercase=lowercase)  # type: ignore[assignment]
     tokenizer.pre_tokenizer = BertPreTokenizer()  # type: ignore[assignment]
     tokenizer.post_processor = TemplateProcessing(  # type: ignore[assignment]
         single=f"{first} $A {last}",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (first, last)],
     )
     return tokenizer
-
-
-def _normalizer() -> BertNormalizer:
-    return BertNormalizer(lowercase=True)

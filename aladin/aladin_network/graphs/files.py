@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_network.checkpoint_files import read_description
+from aladin_network.config import STRICT, dump_config
 from aladin_network.encoders.pixels import CellLayout
-from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.errors import CheckpointError
 from aladin_network.files import (
     FileEntry,
     describe_files,
-    read_json,
     recover_folder,
     sha256_of,
     write_json,
@@ -99,16 +99,9 @@ def read_graphs(checkpoint: Path, model_id: str) -> GraphManifest | None:
     check_model_folder(folder)
     path = folder / _MANIFEST
     try:
-        data: Any = read_json(path)
-        version = data.get("schema_version") if isinstance(data, dict) else None
-        if version != SCHEMA_VERSION:
-            raise CheckpointError(
-                f"{path}: schema version {version}, expected {SCHEMA_VERSION}; {_AGAIN}"
-            )
-        manifest = parse_config(GraphManifest, data, str(path))
-    except (OSError, ValueError, ConfigError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise CheckpointError(f"{path}: cannot be read ({reason}); {_AGAIN}") from error
+        manifest = read_description(path, GraphManifest, SCHEMA_VERSION, f"; {_AGAIN}")
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: no such file; {_AGAIN}") from error
     if manifest.model_id != model_id:
         raise CheckpointError(
             f"{folder}: exported from weights {manifest.model_id[:12]}, the checkpoint has "
