@@ -107,16 +107,7 @@ def evaluate_encodings(
     image_of_text: Int[Tensor, " texts"],
     correction: HubCorrection | None = None,
 ) -> ExhaustiveEvaluation:
-    """Score all pairs by every head, and rank them; see `score_encodings`, `evaluate_scores`.
-
-    Args:
-        model: Network whose heads score.
-        fusion: Constants of the second stage, per direction.
-        images: Encoded images; those without a text are candidates, but not queries.
-        texts: At least one encoded text.
-        image_of_text: Row of each text's image; an image may have any number of texts.
-        correction: Hubness correction, whose ranks are added, or None.
-    """
+    """Score all pairs by every head, and rank them; see `score_encodings`, `evaluate_scores`."""
     evaluation = evaluate_scores(score_encodings(model, images, texts), fusion, image_of_text)
     if correction is None:
         return evaluation
@@ -140,11 +131,6 @@ def score_encodings(
 
     The scores stay in memory, four bytes for each pair and head: 20 MB for 1,000 images with
     5,000 texts, 500 MB for COCO's 5,000 with 25,000.
-
-    Args:
-        model: Network whose heads score.
-        images: Encoded images.
-        texts: Encoded texts.
     """
     return {name: model.scores(name, images, texts) for name in model.score_names}
 
@@ -211,12 +197,7 @@ def evaluate_checkpoint(
 def mean_scores(
     scores: Sequence[dict[str, Float[Tensor, "images texts"]]],
 ) -> dict[str, Float[Tensor, "images texts"]]:
-    """Average the scores of several networks, head by head.
-
-    Args:
-        scores: Scores by head of each network, for the same images and texts; heads that one of
-            them lacks are left out.
-    """
+    """Average the scores of networks head by head, without heads that one of them lacks."""
     heads = [name for name in scores[0] if all(name in each for each in scores)]
     return {name: torch.stack([each[name] for each in scores]).mean(dim=0) for name in heads}
 

@@ -48,28 +48,13 @@ DRAW_EVERY_S = 30.0
 
 
 def save_state(path: Path, state: dict[str, Any], fingerprint: str) -> None:
-    """Write the state of a stage.
-
-    Args:
-        path: File to write.
-        state: Numbers, tensors, and lists and dicts of them.
-        fingerprint: Digest of everything that the state belongs to.
-    """
+    """Write numbers and tensors under the digest of everything that they belong to."""
     with atomic_file(path) as partial:
         torch.save(state | {"fingerprint": fingerprint}, partial)
 
 
 def load_state(path: Path, fingerprint: str, device: torch.device) -> dict[str, Any] | None:
-    """Read the state of a stage; return None if there is no file.
-
-    Args:
-        path: File to read.
-        fingerprint: Fingerprint that it must have.
-        device: Device for the tensors.
-
-    Raises:
-        CheckpointError: If the file is damaged, or belongs to other data or another recipe.
-    """
+    """Read the state of a stage; return None if there is no file."""
     if not path.exists():
         return None
     try:
@@ -117,20 +102,7 @@ class StageTrainer:
         folder: Path,
         progress: Progress,
     ) -> None:
-        """Set up the stage; nothing runs yet.
-
-        Args:
-            recipe: Recipe whose seed and precision apply.
-            stage: Settings of the stage.
-            task: Network and losses, on their device.
-            batches: Training batches.
-            validate: Returns the quality of the network's present weights, by score name.
-            folder: Folder of this stage's state, log and best weights.
-            progress: Receives steps.
-
-        Raises:
-            ConfigError: If chunks or several processes would change what the network computes.
-        """
+        """Set up the stage; nothing runs yet."""
         if stage.chunk_size is not None or own_share().world > 1:
             check_no_batch_statistics(task)
         self._recipe = recipe
@@ -157,13 +129,7 @@ class StageTrainer:
         self.best_step = 0
 
     def run(self) -> None:
-        """Train to the end, from the saved state if there is one.
-
-        Raises:
-            NonFiniteLossError: If the loss of a step is not a finite number.
-            CheckpointError: If the saved state belongs to other data or another recipe.
-            ProcessLostError: If another process of the job ended.
-        """
+        """Train to the end, from the saved state if there is one."""
         self._folder.mkdir(parents=True, exist_ok=True)
         broadcast_weights(self.task)
         self._resume()
@@ -198,12 +164,7 @@ class StageTrainer:
         self.task.start_epoch(number)
 
     def epoch(self, number: int, done: int = 0) -> Iterator[Batch]:
-        """Yield this process's share of the batches of an epoch.
-
-        Args:
-            number: Number of the epoch, from 0.
-            done: Number of batches to skip.
-        """
+        """Yield this process's share of the batches of an epoch."""
         with closing(self._batches.epoch(number, done, own_share())) as batches:
             while True:
                 begun = time.monotonic()
@@ -214,14 +175,7 @@ class StageTrainer:
                 yield batch
 
     def train_step(self, batch: Batch) -> LossReport:
-        """Take one optimizer step.
-
-        Args:
-            batch: This process's share of the batch.
-
-        Raises:
-            NonFiniteLossError: If the loss is not a finite number.
-        """
+        """Take one optimizer step."""
         begun = time.monotonic()
         # Different numbers in every process, so that shares do not have the same dropout masks.
         seed_torch(f"{self._recipe.seed}:{self._stage.name}:{self.step}:{rank()}", self._device)

@@ -19,12 +19,7 @@ from aladin_training.config.stage import ScheduleConfig, StageConfig
 
 
 def build_optimizer(task: nn.Module, stage: StageConfig) -> AdamW:
-    """Build AdamW over all trained parameters of a task.
-
-    Args:
-        task: Task whose parameters that require a gradient are trained.
-        stage: Learning rates and weight decay; without decay AdamW is the papers' Adam.
-    """
+    """Build AdamW over all trained parameters; without decay it is the papers' Adam."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     factors = _layer_factors(task, stage)
     for name, parameter in task.named_parameters():
@@ -57,14 +52,7 @@ def _layer_factors(task: nn.Module, stage: StageConfig) -> dict[str, float]:
 
 
 def lr_factor(step: int, steps: int, steps_per_epoch: int, schedule: ScheduleConfig) -> float:
-    """Return the learning rate at a step relative to its peak.
-
-    Args:
-        step: Number of the step, from 0.
-        steps: Number of steps in the whole stage.
-        steps_per_epoch: Number of batches in an epoch.
-        schedule: Shape of the schedule.
-    """
+    """Return the learning rate at a step relative to its peak."""
     if step < schedule.warmup_steps:
         return (step + 1) / (schedule.warmup_steps + 1)
     if schedule.shape == "cosine":
@@ -83,13 +71,7 @@ def set_lr(optimizer: AdamW, lr: float) -> None:
 
 @torch.no_grad()
 def follow(averages: list[Tensor], weights: list[Tensor], decay: float) -> None:
-    """Move averages towards weights, all of them in a few operations.
-
-    Args:
-        averages: At least one average, changed in place.
-        weights: Weights that they follow, in the same order.
-        decay: Share of the old averages that is kept.
-    """
+    """Move averages towards weights in place, in a few operations; `decay` is what is kept."""
     get_ema_multi_avg_fn(decay)(averages, weights, 0)
 
 
@@ -97,12 +79,7 @@ class WeightAverage:
     """Exponential moving average of the trained weights, which often generalises better."""
 
     def __init__(self, module: nn.Module, decay: float) -> None:
-        """Start at the current weights.
-
-        Args:
-            module: Module whose parameters that require a gradient are averaged.
-            decay: Share of the old average that is kept at each step, in [0, 1).
-        """
+        """Start at the current weights."""
         self.decay = decay
         self.steps = 0
         self._followed = {

@@ -27,21 +27,12 @@ _DIRECTIONS = ("text_to_image", "image_to_text")
 
 
 def branch_checkpoint(folder: Path, number: int) -> Path:
-    """Return the folder of an online anchor's checkpoint.
-
-    Args:
-        folder: Folder of the stage.
-        number: Place of the anchor, from 0.
-    """
+    """Return the folder of an online anchor's checkpoint."""
     return folder / "branches" / str(number)
 
 
 def branch_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a stage's online anchors, in their order.
-
-    Args:
-        folder: Folder of the stage.
-    """
+    """Return the checkpoints of a stage's online anchors, in their order."""
     # A writer that was killed may have left a folder of another name.
     found = [path for path in (folder / "branches").glob("*") if path.name.isdigit()]
     return sorted(found, key=lambda path: int(path.name))
@@ -85,13 +76,7 @@ class StageLog:
     """
 
     def __init__(self, folder: Path, stage: str, resume_step: int) -> None:
-        """Open the log.
-
-        Args:
-            folder: Folder of the stage.
-            stage: Name of the stage, shown in titles.
-            resume_step: Last step whose entries are kept.
-        """
+        """Open the log."""
         # A heavy import that only training needs.
         from torch.utils.tensorboard.writer import SummaryWriter
 
@@ -170,10 +155,7 @@ def write_results(
 ) -> None:
     """Write cost and metrics of a stage; it counts as finished from here on.
 
-    Args:
-        folder: Folder of the stage.
-        timing: "steps", "parameters", and seconds by the names that end in "_s".
-        metrics: Metrics on the validation split, by score name.
+    Seconds have names that end in "_s"; metrics are those of the validation split, by score.
     """
     write_json(folder / _TIMING, dict(timing))
     write_json(
@@ -195,11 +177,7 @@ def read_validation(folder: Path) -> dict[str, RetrievalMetrics]:
 
 
 def read_facts(folder: Path) -> StageFacts:
-    """Read cost and result of a finished stage.
-
-    Raises:
-        CheckpointError: If a file is missing or cannot be read.
-    """
+    """Read cost and result of a finished stage."""
     try:
         timing = json.loads((folder / _TIMING).read_text(encoding="utf-8"))
         seconds = timing["data_s"] + timing["step_s"] + timing["validation_s"]

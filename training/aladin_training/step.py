@@ -52,19 +52,11 @@ def compute_gradients(
     *,
     measure_shares: bool = False,
 ) -> LossReport:
-    """Accumulate the gradient of a batch's loss in the trained parameters, in all processes alike.
+    """Accumulate the gradient of a batch's loss in the trained parameters of all processes.
 
-    Args:
-        task: Network and losses.
-        batch: This process's share of the batch.
-        precision: Precision of the forward passes.
-        chunk_size: Photos, or texts, that are encoded at a time, or None for all of them.
-        scaler: Scaler of the loss, and thereby of the gradient.
-        measure_shares: Whether to report the share of each task in the gradient. Each costs a
-            backward pass from its loss to the encodings, and changes nothing of the step.
-
-    Raises:
-        ConfigError: If the processes do not share the batch evenly.
+    The batch is this process's share. A chunk is the photos, or texts, that are encoded at a time.
+    To measure the share of a task in the gradient costs a backward pass from its loss to the
+    encodings, and changes nothing of the step.
     """
     check_even_shares(len(batch.negatives))
     device = next(task.parameters()).device
@@ -97,12 +89,6 @@ def check_no_batch_statistics(task: JointTask | OnlineBranches) -> None:
     """Refuse a network whose encodings depend on what else is encoded at the same time.
 
     Batch statistics of chunks, and of the shares of processes, would differ from the batch's.
-
-    Args:
-        task: Task, which is put into training mode to find active batch norms.
-
-    Raises:
-        ConfigError: If a batch norm takes its statistics from the batch.
     """
     task.train()
     if any(isinstance(module, _BatchNorm) and module.training for module in task.modules()):
@@ -117,25 +103,14 @@ class DetachedEncodings:
     """Runs the encoders of one step, and later propagates gradients back through them."""
 
     def __init__(self, device: torch.device, chunk_size: int | None, autocast: Autocast) -> None:
-        """Begin a step.
-
-        Args:
-            device: Device of the networks.
-            chunk_size: Photos, or texts, that are encoded at a time, or None for all of them.
-            autocast: Context of a forward pass.
-        """
+        """Begin a step."""
         self._device = device
         self._chunk_size = chunk_size
         self._autocast = autocast
         self._cuts: list[_Detached] = []
 
     def __call__(self, encoder: Callable[[Inputs], EncodedBatch], inputs: Inputs) -> EncodedBatch:
-        """Run an encoder; the returned encoding is detached from its graph.
-
-        Args:
-            encoder: Encoder of photos or of texts.
-            inputs: Inputs of this process.
-        """
+        """Run an encoder; the returned encoding is detached from its graph."""
         chunks = list(_chunks(inputs, self._chunk_size))
         if not torch.is_grad_enabled():  # an anchor or a teacher
             return concatenate([encoder(to_device(chunk, self._device)) for chunk in chunks])
@@ -150,9 +125,6 @@ class DetachedEncodings:
         """Return the norm of the gradient of each loss at all encodings of all processes.
 
         The graph is kept, and no gradient is accumulated; call it outside of autocast.
-
-        Args:
-            losses: Scalars computed from the encodings.
         """
         outputs = [output for cut in self._cuts for output in (cut.leaf.embedding, cut.leaf.tokens)]
         leaves = [output for output in outputs if output.requires_grad]

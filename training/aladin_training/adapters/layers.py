@@ -14,17 +14,7 @@ from aladin_training.config.tune import TuneConfig
 
 
 def parameter_depths(encoder: nn.Module) -> dict[str, int]:
-    """Return the depth of each parameter, by its name.
-
-    Args:
-        encoder: Any module with a list of layers.
-
-    Returns:
-        0 before the layers, 1 to L in the layers, L + 1 after them.
-
-    Raises:
-        ConfigError: If the encoder has no list of layers.
-    """
+    """Return each parameter's depth: 0 before the layers, 1 to L in them, L + 1 behind."""
     stack = _layers_of(encoder)
     depths: dict[str, int] = {}
     depth = 0
@@ -38,15 +28,7 @@ def parameter_depths(encoder: nn.Module) -> dict[str, int]:
 
 
 def fine_tuned_names(encoder: nn.Module, config: TuneConfig) -> frozenset[str]:
-    """Return the names of the parameters that a stage trains.
-
-    Args:
-        encoder: Encoder, with its adapters for "lora".
-        config: Settings of the stage.
-
-    Raises:
-        ConfigError: If the encoder has fewer layers, or no list of layers.
-    """
+    """Return the names of the parameters that a stage trains."""
     names = [name for name, _ in encoder.named_parameters()]
     if config.mode == "full":
         return frozenset(names)
@@ -65,9 +47,6 @@ def lr_factors(encoder: nn.Module, config: TuneConfig) -> dict[str, float]:
 
     The last of L layers and what follows it have the full rate, layer l has
     ``lr_decay ** (L - l)`` of it, the embeddings ``lr_decay ** L``.
-
-    Raises:
-        ConfigError: If the rate decays and the encoder has no list of layers.
     """
     if config.lr_decay == 1:
         return {name: 1.0 for name, _ in encoder.named_parameters()}

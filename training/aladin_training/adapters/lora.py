@@ -17,15 +17,7 @@ from aladin_training.config.tune import TuneConfig
 
 
 def add_adapters(encoder: nn.Module, config: TuneConfig) -> None:
-    """Add adapters to an encoder and freeze everything else in it.
-
-    Args:
-        encoder: Encoder, changed in place; the names of its parameters change, too.
-        config: Rank and targets.
-
-    Raises:
-        ConfigError: If peft is not installed, or a target names no matrix of the encoder.
-    """
+    """Add adapters to an encoder and freeze everything else in it."""
     check_targets(encoder, config.targets)
     from peft import LoraConfig, inject_adapter_in_model
 
@@ -39,31 +31,19 @@ def add_adapters(encoder: nn.Module, config: TuneConfig) -> None:
 
 
 def check_targets(encoder: nn.Module, targets: tuple[str, ...] | None) -> None:
-    """Check that an encoder can have adapters.
-
-    Raises:
-        ConfigError: If peft is not installed, or a target names no matrix of the encoder.
-    """
+    """Check that an encoder can have adapters."""
     check_peft()
     target_names(encoder, targets)
 
 
 def check_peft() -> None:
-    """Check that the package of the adapters is installed.
-
-    Raises:
-        ConfigError: If it is not.
-    """
+    """Check that the package of the adapters is installed."""
     if importlib.util.find_spec("peft") is None:
         raise ConfigError(missing_package('mode "lora"', "peft", "cpu"))
 
 
 def merge_adapters(encoder: nn.Module) -> None:
-    """Merge the adapters into the matrices that they change, which restores the encoder's form.
-
-    Args:
-        encoder: Encoder with or without adapters.
-    """
+    """Merge the adapters into the matrices that they change, which restores the encoder's form."""
     for name, module in list(encoder.named_modules()):
         merge, base = getattr(module, "merge", None), getattr(module, "base_layer", None)
         if merge is None or not isinstance(base, nn.Module):
@@ -76,15 +56,7 @@ def merge_adapters(encoder: nn.Module) -> None:
 
 
 def target_names(encoder: nn.Module, targets: tuple[str, ...] | None) -> list[str]:
-    """Return the names of the modules that get an adapter.
-
-    Args:
-        encoder: Encoder without adapters.
-        targets: Endings of names, or None for all matrices of the layers.
-
-    Raises:
-        ConfigError: If a target names no matrix.
-    """
+    """Return the modules that get an adapter: of such endings, or by None all of the layers."""
     matrices = [name for name, module in encoder.named_modules() if _is_matrix(module)]
     if targets is None:
         stack = find_layers(encoder)

@@ -42,12 +42,7 @@ def encoder_of(model: AladinModel, part: EncoderPart) -> Freezable:
 
 
 def check_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
-    """Check that a stage can fine-tune the encoders as requested.
-
-    Raises:
-        ConfigError: If it names layers or matrices that an encoder lacks, peft is not installed,
-            or an encoder has no gradient checkpointing.
-    """
+    """Check that a stage can fine-tune the encoders as requested."""
     for part, config in tune.items():
         encoder = encoder_of(model, part)
         try:
@@ -68,13 +63,6 @@ def start_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]
     """Unfreeze the encoders that a stage fine-tunes, and add their adapters.
 
     Batch norms keep their running statistics: those come from far more photos than a batch has.
-
-    Args:
-        model: Network, changed in place.
-        tune: Settings of the stage.
-
-    Raises:
-        ConfigError: If `check_fine_tuning` raises it.
     """
     for part, config in tune.items():
         encoder = encoder_of(model, part)
@@ -92,12 +80,7 @@ def start_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]
 
 
 def merge_fine_tuned(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
-    """Merge the adapters of a network, so that each of its matrices is one weight again.
-
-    Args:
-        model: Network, changed in place; its scores do not change.
-        tune: Settings of the stage.
-    """
+    """Merge the adapters of a network, so that each of its matrices is one weight again."""
     for part, config in tune.items():
         if config.mode == "lora":
             merge_adapters(encoder_of(model, part))
@@ -105,12 +88,7 @@ def merge_fine_tuned(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig])
 
 
 def end_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
-    """Restore the state of the encoders that the network's configuration requests.
-
-    Args:
-        model: Network without adapters, changed in place.
-        tune: Settings of the stage.
-    """
+    """Restore the state of the encoders that the network's configuration requests."""
     for part, config in tune.items():
         encoder = encoder_of(model, part)
         if config.checkpointing:
@@ -152,13 +130,7 @@ def set_trained_parts(
     parts: tuple[Part, ...] | None,
     tune: Mapping[EncoderPart, TuneConfig] = MappingProxyType({}),
 ) -> None:
-    """Train `parts` only, or all if None; an encoder stays frozen unless it is fine-tuned.
-
-    Args:
-        model: Network, changed in place.
-        parts: Parts to train.
-        tune: Encoders of which some or all weights are trained, see `start_fine_tuning`.
-    """
+    """Train `parts` only, or all if None; an encoder stays frozen unless it is fine-tuned."""
     # Not `encoder.frozen`: an image encoder may share the text encoder's weights.
     frozen = {
         "image_encoder": model.config.image_encoder.frozen,

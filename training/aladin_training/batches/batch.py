@@ -74,11 +74,7 @@ class Batch(NamedTuple):
     others: Mapping[str, Batch] = MappingProxyType({})
 
     def for_network(self, network: str) -> Batch:
-        """Return the batch as another network reads it.
-
-        Args:
-            network: A key of `others`; any other name stands for the trained network's own inputs.
-        """
+        """Return the batch as another network reads it."""
         return self.others.get(network, self)._replace(others=self.others)
 
     def to(self, device: torch.device) -> Batch:

@@ -47,14 +47,7 @@ class PairDataset:
         views: int,
         short_texts: ShortTexts | None = None,
     ) -> None:
-        """Combine photos and captions, to be read by encoders.
-
-        Args:
-            store: Photos and captions, in the order of the records, then the shorter texts.
-            records: Records by row of the photo.
-            views: Number of views of each photo.
-            short_texts: Shorter texts that may replace captions, or None.
-        """
+        """Combine photos and captions; the store also has the shorter texts, behind them."""
         self.views = views
         self.short_texts = short_texts
         self.records = list(records)
@@ -83,26 +76,7 @@ class PairDataset:
         regions: RegionStore | None = None,
         short_captions: bool = False,
     ) -> PairDataset:
-        """Find the photos that can be used; nothing is encoded before a network reads them.
-
-        Args:
-            records: Photos with captions.
-            model: Network whose encoders preprocess; other networks that preprocess alike can read
-                the set as well.
-            caches: Outputs of frozen encoders.
-            views: Names of the views, see `view_names`.
-            progress: Receives photos, now and when features are computed.
-            regions: Regions of the photos, for a network that reads these.
-            short_captions: Whether shorter texts may replace captions.
-
-        Returns:
-            The set as an encoder in training reads it: photos and captions themselves.
-
-        Raises:
-            DataError: If no photo can be used.
-            RegionError: If photos have no regions.
-            InputError: If the network reads regions and there are none, or vice versa.
-        """
+        """Find the photos that can be used; nothing is encoded before a network reads them."""
         encoder = model.image.encoder
         check_regions(encoder, regions)
         if regions is not None:
@@ -127,11 +101,6 @@ class PairDataset:
 
         The outputs of frozen encoders come from the caches of these encoders, which are filled
         first if needed; trained encoders read photos and captions.
-
-        Args:
-            model: Network that reads `Batch.images` and `Batch.texts`.
-            others: Further networks that read the same batches, by the names that they pass to
-                `Batch.for_network`.
         """
         reading = copy.copy(self)
         reading._reader, reading.inputs = model, self._store.inputs_of(model)
@@ -157,14 +126,10 @@ class PairDataset:
         negatives: Literal["image", "diagonal"] = "image",
         share: BatchShare | None = None,
     ) -> Batch:
-        """Gather one training batch.
+        """Gather a training batch, or a process's share of it with the negatives of the whole.
 
-        Args:
-            rows: Rows of photos and captions.
-            negatives: "image": captions of one photo are no negatives of it; "diagonal": they
-                are, if the photo occurs twice in the batch.
-            share: Restricts the batch to these photos and their captions; the negatives are those
-                of the whole batch.
+        By "image", captions of a photo are no negatives of it; by "diagonal" they are, if the photo
+        occurs twice in the batch.
         """
         shown = rows.photos if negatives == "image" else range(len(rows.photos))
         photos = torch.tensor(shown)
@@ -199,15 +164,9 @@ class PairDataset:
         keep: Callable[[EncodedBatch], EncodedBatch] = lambda encoding: encoding,
         progress: Progress | None = None,
     ) -> tuple[EncodedBatch, EncodedBatch]:
-        """Encode the whole split.
+        """Encode the images, and the texts in the order of `captions`.
 
-        Args:
-            model: Network in evaluation mode that preprocesses as the set's own does.
-            keep: Reduces each encoded batch to what is kept; a large split fills much memory.
-            progress: Receives photos, then captions.
-
-        Returns:
-            The images, and the texts in the order of `captions`.
+        A large split fills much memory: `keep` reduces each encoded batch to what is needed.
         """
         device = next(model.parameters()).device
         progress = progress or NullProgress()
@@ -269,14 +228,10 @@ class BatchSource(Protocol):
         ...
 
     def epoch(self, number: int, start: int = 0, share: BatchShare = WHOLE) -> Generator[Batch]:
-        """Yield the batches of an epoch from a given one on, as an uninterrupted epoch would.
+        """Yield an epoch's batches from number `start` on, as an uninterrupted epoch would.
 
-        Close the generator, or read it to its end, to end its threads.
-
-        Args:
-            number: Number of the epoch, from 0.
-            start: Number of batches to skip; nothing is decoded for them.
-            share: Share of the photos and captions to return. The negatives are of the whole batch.
+        Nothing is decoded for those before it. A share has its own photos and captions, and the
+        negatives of the whole batch. Close the generator, or read it up, to end its threads.
         """
         ...
 

@@ -60,12 +60,7 @@ class FeatureCache:
     """The cached outputs of one frozen encoder."""
 
     def __init__(self, root: Path, encoder_digest: str) -> None:
-        """Open or create the cache.
-
-        Args:
-            root: Folder shared by all encoders.
-            encoder_digest: Digest of the weights, the architecture and the preprocessing.
-        """
+        """Open or create the cache."""
         version = f"{FORMAT_VERSION}:{encoder_digest}"
         self.folder = root / hashlib.sha256(version.encode()).hexdigest()[:16]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -80,15 +75,7 @@ class FeatureCache:
         return key in self._places
 
     def add(self, keys: Sequence[str], features: Features) -> None:
-        """Write one part.
-
-        Args:
-            keys: Digests of the items' content.
-            features: Encoder output of the items; padding is not stored.
-
-        Raises:
-            ShapeError: If the number of keys differs from the number of items.
-        """
+        """Write one part."""
         if len(keys) != features.states.shape[0]:
             raise ShapeError(f"({len(keys)}, tokens, dim)", tuple(features.states.shape))
         part = hashlib.sha256("".join(keys).encode()).hexdigest()[:16]
@@ -105,14 +92,7 @@ class FeatureCache:
         self._open(part)
 
     def get(self, keys: Sequence[str]) -> Features:
-        """Read items, padded to the longest.
-
-        Args:
-            keys: Keys of cached items.
-
-        Returns:
-            Float32 features.
-        """
+        """Read items in float32, padded to the longest."""
         places = [self._places[key] for key in keys]
         longest = max(place.stop - place.start for place in places)
         dim = self._states[places[0].part].shape[1]
@@ -128,11 +108,7 @@ class FeatureCache:
         )
 
     def packed(self, keys: Sequence[str]) -> PackedFeatures:
-        """Read items as they are stored, one after the other.
-
-        Args:
-            keys: Keys of at least one cached item.
-        """
+        """Read items as they are stored, one after the other."""
         places = [self._places[key] for key in keys]
         return PackedFeatures(
             list(keys),
@@ -179,13 +155,7 @@ class ResidentFeatures:
     """The features of some items in the memory of one device."""
 
     def __init__(self, cache: FeatureCache, keys: Sequence[str], device: torch.device) -> None:
-        """Copy features from their files.
-
-        Args:
-            cache: Cache that holds the items.
-            keys: Keys of the items; repeated ones are stored once.
-            device: Device to hold them.
-        """
+        """Copy features from their files."""
         packed = cache.packed(list(dict.fromkeys(keys)))
         self._rows = {key: row for row, key in enumerate(packed.keys)}
         self._starts = np.concatenate([[0], np.cumsum(packed.lengths)[:-1]])
@@ -196,14 +166,7 @@ class ResidentFeatures:
         self._states = torch.cat([states, states.new_zeros(1, states.shape[1])]).to(device)
 
     def get(self, keys: Sequence[str]) -> Features:
-        """Gather items on the device, padded to the longest.
-
-        Args:
-            keys: Keys of items that were copied.
-
-        Returns:
-            Float32 features on the device; equal to those of `FeatureCache.get`.
-        """
+        """Gather items on the device, equal to those of `FeatureCache.get`."""
         rows = [self._rows[key] for key in keys]
         lengths = self._lengths[rows][:, None]
         token = np.arange(lengths.max())
@@ -217,13 +180,7 @@ class ResidentFeatures:
 
 
 def fastest_source(cache: FeatureCache, keys: Sequence[str], device: torch.device) -> FeatureSource:
-    """Return features in a GPU's memory if they take little of what is free, or else the cache.
-
-    Args:
-        cache: Cache that holds the items.
-        keys: Keys of all items that will be read.
-        device: Device of the networks.
-    """
+    """Return features in a GPU's memory if they take little of what is free, or else the cache."""
     if device.type != "cuda":
         return cache
     free_bytes, _ = torch.cuda.mem_get_info(device)

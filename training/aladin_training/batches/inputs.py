@@ -96,15 +96,7 @@ class InputStore:
         caches: Caches,
         progress: Progress,
     ) -> None:
-        """Refer to photos and captions; nothing is encoded yet.
-
-        Args:
-            items: Photos, or their regions, by row.
-            captions: Captions, and the shorter texts of a training split, by row.
-            model: Network that defines how photos and captions are preprocessed.
-            caches: Outputs of frozen encoders.
-            progress: Receives the photos and captions that are encoded.
-        """
+        """Refer to photos and captions; nothing is encoded yet."""
         self._items = items
         self._captions = captions
         self._caches = caches
@@ -120,11 +112,7 @@ class InputStore:
         )
 
     def inputs_of(self, model: AladinModel) -> NetworkInputs:
-        """Return the inputs of a network; inputs that two networks share are the same object.
-
-        Args:
-            model: Network with the weights for which the inputs are needed.
-        """
+        """Return the inputs of a network; inputs that two networks share are the same object."""
         image, text = model.image.encoder, model.text.encoder
         return NetworkInputs(
             self._photos_for(image),
@@ -187,13 +175,7 @@ class InputStore:
     def _fill_photos(
         self, cache: FeatureCache, encoder: ImageEncoder, states: bool = False
     ) -> None:
-        """Add the output of an encoder for missing photos, in all their views.
-
-        Args:
-            cache: Cache to fill.
-            encoder: Image encoder.
-            states: Whether to add the states that enter its last layers instead.
-        """
+        """Add the output of an encoder for missing photos, in all their views."""
         views = range(self._items.views)
         missing = [
             (row, absent)

@@ -43,35 +43,19 @@ T = TypeVar("T")
 
 
 def view_names(mirror: bool, crops: int) -> list[str]:
-    """Return the names of a photo's views; the first is the photo itself.
-
-    Args:
-        mirror: Whether the mirror image is one of the views.
-        crops: Number of random crops, half of them mirrored.
-    """
+    """Return the names of a photo's views; the first is the photo itself."""
     return [PLAIN, *(["mirrored"] if mirror else []), *(f"crop-{n}" for n in range(1, crops + 1))]
 
 
 def view_name(names: Sequence[str], view: int) -> str:
-    """Return the name of a view; numbers from ``len(names)`` on are new crops.
-
-    Args:
-        names: Names of a photo's views, see `view_names`.
-        view: Number of a view, see `draw_view`.
-    """
+    """Return the name of a view; numbers from ``len(names)`` on are new crops."""
     return names[view] if view < len(names) else f"crop-{view}"
 
 
 def draw_view(views: int, new_crops: float, generator: random.Random) -> int:
-    """Draw the view in which a photo is shown.
+    """Draw the number of the view in which a photo is shown; those from `views` on are new crops.
 
-    Args:
-        views: Number of a photo's own views.
-        new_crops: Probability of a crop that is none of these.
-        generator: Source of randomness; without new crops it is used once.
-
-    Returns:
-        The view's number; those from `views` on are new crops.
+    Without new crops, the generator is used once.
     """
     if new_crops and generator.random() < new_crops:
         return views + generator.randrange(_NEW_CROPS)
@@ -79,13 +63,7 @@ def draw_view(views: int, new_crops: float, generator: random.Random) -> int:
 
 
 def apply_view(photo: Image.Image, view: str, photo_digest: str) -> Image.Image:
-    """Return one view of a photo.
-
-    Args:
-        photo: Decoded photo.
-        view: Name of a view, see `view_name`.
-        photo_digest: Digest of the photo's content; with the view's name it determines the crop.
-    """
+    """Return one view of a photo, whose digest determines the crop, with the view's name."""
     if view == PLAIN:
         return photo
     if view == "mirrored":
@@ -152,11 +130,7 @@ class PhotoItems:
         return self.keys[view][row]
 
     def load(self, row: int, views: Sequence[int]) -> list[Image.Image | RegionSet]:
-        """Decode a photo and return some of its views.
-
-        Raises:
-            ImageError: If the file has been damaged since `usable_photos` checked it.
-        """
+        """Decode a photo and return some of its views."""
         content = self.files[row].read()
         photo = decode_image(content, self.files[row].source)
         digest = content_digest(content)
@@ -169,20 +143,9 @@ def usable_photos(
     cache: FeatureCache | None,
     progress: Progress,
 ) -> tuple[PhotoItems, list[int]]:
-    """Find out which photos can be decoded; the others are skipped with a warning.
+    """Return the photos that can be decoded, and their rows; others are skipped with a warning.
 
-    Args:
-        files: Where the photos' bytes are.
-        names: Names of the views.
-        cache: Cache of an encoder, whose photos have been decoded before; None to check all.
-        progress: Receives photos.
-
-    Returns:
-        The usable photos, and their rows among `files`.
-
-    Raises:
-        DataError: If more than half of the photos cannot be decoded, or, in a block of
-            `strict_data`, one cannot.
+    Those in the cache of an encoder have been decoded before. More than half have to be usable.
     """
 
     def look(file: PhotoFile) -> list[str] | ImageError:
@@ -244,11 +207,7 @@ class RegionItems:
         return content_digest(f"{self.store.fingerprint}:{self.keys[row]}".encode(), str(view))
 
     def load(self, row: int, views: Sequence[int]) -> list[Image.Image | RegionSet]:
-        """Read a photo's regions.
-
-        Raises:
-            DataError: If they cannot be used.
-        """
+        """Read a photo's regions."""
         regions = self.store.read(self.keys[row])
         return [regions for _ in views]
 
@@ -256,29 +215,14 @@ class RegionItems:
 def region_items(
     records: Sequence[Record], encoder: PhotoReader, store: RegionStore
 ) -> RegionItems:
-    """Find the regions of all photos, and check that the network can read them.
-
-    Args:
-        records: At least one photo.
-        encoder: Image encoder of a network that reads regions.
-        store: Store of the regions.
-
-    Raises:
-        RegionError: If photos have no regions.
-        InputError: If the network cannot read the first photo's regions.
-    """
+    """Find the regions of all photos, and check that the network can read them."""
     items = RegionItems(store, region_keys(records, store))
     encoder.preprocess(store.read(items.keys[0]))
     return items
 
 
 def with_detector(config: ModelConfig, store: RegionStore) -> ModelConfig:
-    """Add to a network's configuration which detector made the regions, if the store records it.
-
-    Args:
-        config: Network of a recipe; a detector that it names is kept.
-        store: Regions of the training data.
-    """
+    """Add to a network's configuration which detector made the regions, if the store records it."""
     encoder = config.image_encoder
     if encoder.detector is not None:
         return config

@@ -87,11 +87,7 @@ class ReadPhotos:
     items: ImageItems
 
     def get(self, rows: Sequence[int], views: Sequence[int]) -> ImageBatch:
-        """Return a batch of the encoder's input.
-
-        Raises:
-            ImageError: If a photo can no longer be read.
-        """
+        """Return a batch of the encoder's input."""
         return self.encoder.collate(
             list(map_in_threads(list(zip(rows, views, strict=True)), self._one))
         )

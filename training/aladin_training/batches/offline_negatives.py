@@ -103,23 +103,10 @@ def sample_offline(
     """Draw the offline negatives of every pair.
 
     The photo and the caption are drawn independently and uniformly from the pair's two lists, and
-    drawn again while they match each other (AOQ), `MAX_DRAWS` times at most.
-
-    Args:
-        pairs: Rows of photo and caption.
-        negatives: Mined lists; none is empty, because `mine_negatives` refuses a single photo.
-        captions_of_photo: Rows of each photo's captions.
-        photo_of_caption: Row of each caption's photo, as plain integers.
-        generator: Source of all randomness, so that training resumes exactly.
-        coupled: Draw as the official code does: one rank r selects the caption of rank r and the
-            photo of rank r // ratio, where ratio is that of the lists' lengths (300 / 60). Nothing
-            is drawn again and every cross term is kept, even if it is a matching pair.
-
-    Returns:
-        The rows, in the order of the pairs.
-
-    Raises:
-        InputError: If `coupled` and the lists of captions are shorter than those of photos.
+    drawn again while they match each other (AOQ), `MAX_DRAWS` times at most. By `coupled`, they are
+    drawn as in the official code: one rank r selects the caption of rank r and the photo of rank
+    r // ratio, where ratio is that of the lists' lengths (300 / 60); nothing is drawn again, and
+    every cross term is kept, even if it is a matching pair.
     """
     width_texts, width_images = negatives.texts.shape[1], negatives.images.shape[1]
     ratio = width_texts // width_images
@@ -182,12 +169,7 @@ class _Header:
 
 
 def save_negatives(path: Path, negatives: OfflineNegatives) -> None:
-    """Write mined lists atomically, replacing an older file.
-
-    Args:
-        path: File to write.
-        negatives: Lists from `mine_negatives`.
-    """
+    """Write mined lists atomically, replacing an older file."""
     tensors = {
         "texts": negatives.texts.contiguous(),
         "images": negatives.images.contiguous(),
@@ -204,13 +186,7 @@ def save_negatives(path: Path, negatives: OfflineNegatives) -> None:
 def load_negatives(path: Path, expected: MinedFrom) -> OfflineNegatives:
     """Read mined lists and check that they belong to the present data and settings.
 
-    Args:
-        path: File written by `save_negatives`.
-        expected: What the lists must have been mined from; longer lists are not shortened.
-
-    Raises:
-        DataError: If there is no such file, or it is damaged.
-        StaleNegativesError: If the lists were mined from something else; names each difference.
+    Longer lists are not shortened.
     """
     header, tensors = _read(path)
     found = header.mined_from
@@ -227,11 +203,7 @@ def load_negatives(path: Path, expected: MinedFrom) -> OfflineNegatives:
 
 
 def lists_digest(path: Path) -> str:
-    """Return the digest of the lists in a file.
-
-    Raises:
-        DataError: If there is no such file, or it is damaged.
-    """
+    """Return the digest of the lists in a file."""
     header, _ = _read(path)
     return header.content
 

@@ -66,10 +66,6 @@ class BatchRows(NamedTuple):
 def batches_of_epoch(items: int, batch_size: int) -> int:
     """Return the number of batches of an epoch: a smaller last one is dropped unless it is the only
     one.
-
-    Args:
-        items: Photos or captions that an epoch shows, at least one.
-        batch_size: Photos in a batch.
     """
     return items // min(batch_size, items)
 
@@ -86,16 +82,9 @@ class BatchPlan:
         offline: OfflineNegatives | None = None,
         short_texts: ShortTexts | None = None,
     ) -> None:
-        """Plan a stage.
+        """Plan a stage; a smaller last batch is dropped unless it is the only one.
 
-        Args:
-            captions_of_photo: Rows of each photo's captions, at least one each.
-            views: Number of views to draw from.
-            stage: Size of a batch, and what of the photos and captions is shown; a smaller last
-                batch is dropped unless it is the only one.
-            seed: Any text.
-            offline: Mined negatives to draw from for each pair.
-            short_texts: Shorter texts that replace some captions, or None to show captions only.
+        Each photo has at least one caption; the seed is any text.
         """
         self._captions_of_photo = captions_of_photo
         self._photos = list(range(len(captions_of_photo)))

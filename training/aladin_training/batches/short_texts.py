@@ -28,11 +28,7 @@ class ShortTexts:
     """
 
     def __init__(self, records: Sequence[Record]) -> None:
-        """Draw the texts, always the same ones for the same captions.
-
-        Args:
-            records: Photos with captions.
-        """
+        """Draw the texts, always the same ones for the same captions."""
         captions = [caption for record in records for caption in record.captions]
         self._first = len(captions)
         rows: dict[str, int] = {}
@@ -48,16 +44,7 @@ class ShortTexts:
         self._wordings = [Wording(record.captions) for record in records]
 
     def replace(self, captions: Sequence[int], share: float, generator: random.Random) -> list[int]:
-        """Replace some captions of a batch by shorter texts of their own.
-
-        Args:
-            captions: Rows of captions.
-            share: Share of the captions to replace, in [0, 1].
-            generator: Source of all choices.
-
-        Returns:
-            Rows of captions and of shorter texts, at the same places.
-        """
+        """Replace a share of the captions, 0 to 1, by shorter texts of their own."""
         shown: list[int] = []
         for caption in captions:
             versions = self._rows_of_caption[caption]
@@ -68,9 +55,7 @@ class ShortTexts:
     def holding(self, photos: Sequence[int], texts: Sequence[int]) -> Bool[Tensor, "photos texts"]:
         """Mark the pairs whose shorter text follows from a caption of the photo.
 
-        Args:
-            photos: Rows of photos.
-            texts: Rows of captions, which are never marked, and of shorter texts.
+        Captions, which may be among the texts, are never marked.
         """
         marked = torch.zeros(len(photos), len(texts), dtype=torch.bool)
         for place, text in enumerate(texts):

@@ -39,10 +39,6 @@ def training_sizes(recipes: Iterable[Recipe], progress: Progress) -> dict[str, T
     """Count the training photos and captions of recipes, by name.
 
     A recipe whose data cannot be read is left out: its runs fail with the reason.
-
-    Args:
-        recipes: Recipes; those of the same data read them once.
-        progress: Receives the photos of streams that are counted for the first time.
     """
     known: dict[str, TrainingSize | None] = {}
     for recipe in recipes:
@@ -78,10 +74,6 @@ def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> Co
     recipe that it controls for, and less than an epoch more. It has the baseline's grid, or takes
     over a recipe's choice (`CONTROLS` among the plan's followers). A recipe with another network or
     other data has no control, since a longer run of this baseline would not be comparable with it.
-
-    Args:
-        plan: Comparison.
-        sizes: Training sizes by recipe; a recipe without one has no control.
     """
     baseline = next(recipe for recipe in plan.recipes if recipe.name == plan.baseline)
     size = sizes.get(baseline.name)
@@ -131,13 +123,7 @@ def foretell(
     sizes: Mapping[str, TrainingSize],
     ms_per_step: Mapping[str, float],
 ) -> str:
-    """Describe the cost of runs before they are trained.
-
-    Args:
-        runs: Runs that are not finished; a stage that several share is trained once.
-        sizes: Training sizes by recipe.
-        ms_per_step: Measured milliseconds of a step of the final stage, by recipe; may be empty.
-    """
+    """Describe the cost of runs before they are trained."""
     stages: dict[str, tuple[int, float]] = {}
     for run in runs:
         recipe, known = run.recipe, sizes.get(run.recipe.name)

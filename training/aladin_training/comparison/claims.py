@@ -125,14 +125,7 @@ class JudgedClaim:
 
 
 def read_claims(path: Path | None = None) -> tuple[Claim, ...]:
-    """Read a file of claims.
-
-    Args:
-        path: TOML file with a table ``[[claim]]`` for each; None for the five papers' own.
-
-    Raises:
-        ConfigError: If the file cannot be read, or a claim lacks a key or has an unknown one.
-    """
+    """Read a file of claims."""
     path = path or recipes_folder() / "papers" / _FILE
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -142,13 +135,7 @@ def read_claims(path: Path | None = None) -> tuple[Claim, ...]:
 
 
 def judge(claims: Sequence[Claim], comparison: Comparison) -> list[JudgedClaim]:
-    """Judge the claims whose two recipes a comparison has.
-
-    Args:
-        claims: Claims of any recipes; those of others are left out.
-        comparison: Comparison, perhaps unfinished. Its differences of all these claims have
-            intervals that hold together in 95 % of experiments.
-    """
+    """Judge the claims whose two recipes a comparison has."""
     summaries = {each.recipe.name: each for each in comparison.summaries}
     sides: list[tuple[Claim, RecipeSummary, int]] = []
     drawn: dict[int, ResampledDifference] = {}

@@ -146,12 +146,7 @@ def _log_cost(
 
 
 def choose_settings(plan: ComparisonPlan, split: str) -> list[Choice]:
-    """Choose the settings of each recipe by the finished runs of its candidates, or another's.
-
-    Args:
-        plan: Comparison with grids.
-        split: Split whose rsum of the recipe's own score decides.
-    """
+    """Choose the settings of each recipe by the finished runs of its candidates, or another's."""
     grids = {grid.recipe: grid for grid in plan.grids}
     choices: dict[str, Choice] = {}
     for grid in (each for each in plan.grids if each.recipe not in plan.followers):
@@ -177,19 +172,7 @@ def perform_all(
     *,
     correct: bool = False,
 ) -> dict[str, str]:
-    """Train and evaluate those of some runs that are not finished.
-
-    Args:
-        runs: Runs of a comparison.
-        split: Split to evaluate on.
-        shared: Folder of the stages that runs share.
-        jobs: Number of runs at a time; several are trained in processes of their own.
-        progress: Receives the steps of all runs.
-        correct: Whether to fit and evaluate hubness corrections.
-
-    Returns:
-        Reason of each failure, by label of the run. A failure does not stop the other runs.
-    """
+    """Train and evaluate those of some runs that are not finished."""
     waiting = [
         run for run in runs if not is_evaluated(finished_evaluation(run, split), correct=correct)
     ]
@@ -230,15 +213,7 @@ class RunPerformer:
     strict: bool = field(default_factory=is_strict)
 
     def __call__(self, run: PlannedRun, progress: Progress) -> None:
-        """Train a run as far as it is not trained yet, and evaluate it.
-
-        Args:
-            run: Run to train.
-            progress: Receives photos, captions and steps.
-
-        Raises:
-            AladinError: If the recipe, its data or its training fails.
-        """
+        """Train a run as far as it is not trained yet, and evaluate it."""
         with strict_data(self.strict):
             self._perform(run, progress)
 

@@ -112,15 +112,7 @@ def compare_on_each(
 
 
 def write_joint_report(comparisons: Mapping[str, Comparison], out: Path) -> Path:
-    """Write what a comparison found on each of several data sets.
-
-    Args:
-        comparisons: Comparisons of the same recipes by the name of the data set; at least one.
-        out: Folder of all.
-
-    Returns:
-        The Markdown file; the HTML file is beside it.
-    """
+    """Write what a comparison found on each of several data sets."""
     names, claims = list(comparisons), read_claims()
     judged = {name: judge(claims, each) for name, each in comparisons.items()}
     plan = next(iter(comparisons.values())).plan

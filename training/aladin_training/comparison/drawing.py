@@ -26,10 +26,6 @@ def panels(names: Sequence[str], size: int = LINES_A_PANEL) -> list[list[str]]:
 
     >>> panels(["goal-a", "goal-b", "imc", "rm-oas", "rm-oss"], size=3)
     [['goal-a', 'goal-b', 'imc'], ['rm-oas', 'rm-oss']]
-
-    Args:
-        names: Names in the order of the report.
-        size: Highest number of names in a panel.
     """
     shared: list[list[str]] = []
     for _, group in itertools.groupby(names, key=lambda name: name.split("-")[0]):
@@ -57,13 +53,7 @@ def empty_figure(width_in: float, height_in: float) -> Any:
 def small_panels(
     count: int, width_in: float = 3.3, height_in: float = 2.5
 ) -> tuple[Any, list[Any]]:
-    """Return a figure and its panels, up to four side by side.
-
-    Args:
-        count: Number of panels.
-        width_in: Width of a panel.
-        height_in: Height of a panel.
-    """
+    """Return a figure and its panels, up to four side by side."""
     columns = min(_COLUMNS, max(1, count))
     rows = max(1, math.ceil(count / columns))
     figure = empty_figure(width_in * columns, height_in * rows + 0.5)
@@ -76,13 +66,7 @@ def small_panels(
 
 
 def legend_above(figure: Any, axes: Sequence[Any], columns: int) -> None:
-    """Explain the lines of some panels once, above all of them.
-
-    Args:
-        figure: Figure to add the legend to.
-        axes: Panels whose lines are named, each line once.
-        columns: Number of columns, if the figure is wide enough for them.
-    """
+    """Explain the lines of some panels once, above all of them."""
     handles, labels = (
         list(itertools.chain.from_iterable(parts))
         for parts in zip(*(each.get_legend_handles_labels() for each in axes), strict=True)

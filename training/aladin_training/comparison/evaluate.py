@@ -58,20 +58,6 @@ def evaluate_run(
     """Evaluate a finished run in float32, as it would be served.
 
     A hubness correction that the checkpoint has is evaluated beside the plain scores.
-
-    Args:
-        run: Run with a checkpoint.
-        split: Split of the recipe's data.
-        progress: Receives photos and captions.
-        correct: Whether to fit the correction of a checkpoint whose alignment was trained, unless
-            it has one, and to store it there.
-        memory: Data sets of earlier runs of this process, to which this one is added.
-
-    Raises:
-        CheckpointError: If the checkpoint cannot be read.
-        DataError: If the split has no photo, or none that can be decoded.
-        RegionError: If the network reads regions, and a photo has none.
-        InputError: If there are too few training photos for a correction.
     """
     folder, data = run.folder / "checkpoint", run.recipe.data
     checkpoint = load_checkpoint(folder)
@@ -122,17 +108,7 @@ def evaluate_run(
 
 
 def evaluated_records(run: PlannedRun, split: str, memory: SetMemory) -> Sequence[Record]:
-    """Read the photos that a run is evaluated on; before it is trained, too, to miss none later.
-
-    Args:
-        run: Run, trained or not.
-        split: Split of the recipe's data.
-        memory: Data sets of earlier runs of this process, to which this one is added.
-
-    Raises:
-        DataError: If the data cannot be read, or have no such split.
-        InputError: If it is the selection split of a recipe that has none.
-    """
+    """Read the photos that a run is evaluated on; before it is trained, too, to miss none later."""
     data = run.recipe.data
 
     def read() -> Sequence[Record]:
@@ -146,13 +122,6 @@ def check_queries(runs: Sequence[PlannedRun], split: str) -> None:
     """Refuse to report finished runs beside others if their data set has changed meanwhile.
 
     Data sets that cannot be read are not compared.
-
-    Args:
-        runs: Runs of a comparison, finished or not.
-        split: Split that they are evaluated on.
-
-    Raises:
-        InputError: If a run was evaluated on other photos or captions than its data has now.
     """
     present: dict[tuple[str, bool], str | None] = {}
     for run in runs:

@@ -61,12 +61,7 @@ class ScoreHistogram(NamedTuple):
 
 
 def score_histogram(scores: Tensor, image_of_text: Tensor) -> ScoreHistogram:
-    """Count the scores of pairs from the lowest to the highest score.
-
-    Args:
-        scores: ``scores[image, text]``, float.
-        image_of_text: Row of each text's image, (texts,).
-    """
+    """Count the scores of pairs from the lowest to the highest score."""
     scores = scores.detach().to("cpu", torch.float64, copy=True)
     low, high = float(scores.min()), float(scores.max())
     if high <= low:  # a network that scores all pairs alike
@@ -127,12 +122,7 @@ class RunEvaluation:
 
 
 def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
-    """Write an evaluation into a run's folder, replacing an older one.
-
-    Args:
-        folder: Folder of the run.
-        evaluation: Evaluation of the run's present checkpoint.
-    """
+    """Write an evaluation into a run's folder, replacing an older one."""
     # Copies: the format refuses tensors that share memory, which equal ranks may do.
     arrays = {"image_of_text": evaluation.image_of_text.clone()}
     for name, ranks in evaluation.ranks.items():
@@ -172,18 +162,7 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
 
 
 def load_evaluation(folder: Path, split: str, folds: int = 1) -> RunEvaluation | None:
-    """Read the evaluation of a run's present checkpoint.
-
-    Args:
-        folder: Folder of the run.
-        split: Split that was evaluated.
-        folds: Number of blocks that were ranked apart.
-
-    Returns:
-        The evaluation, or None if there is none of these weights, this split in so many blocks and
-        this schema version. Where the weights have been deleted, which a report does not need, an
-        evaluation of any is taken.
-    """
+    """Read the evaluation of a run's present checkpoint."""
     try:
         numbers: dict[str, Any] = json.loads((folder / _NUMBERS).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -26,16 +26,7 @@ _VISIBLE = 1e-3
 
 
 def draw_distributions(comparison: Comparison, file: Path) -> bool:
-    """Draw the distribution of the own score over positive and negative pairs, by recipe.
-
-    Args:
-        comparison: Comparison to draw: the first finished seed of each recipe; recipes without a
-            finished run are skipped.
-        file: PNG file to write.
-
-    Returns:
-        Whether there was anything to draw.
-    """
+    """Draw the distribution of the own score over positive and negative pairs, by recipe."""
     summaries = [summary for summary in comparison.summaries if summary.runs]
     if not summaries:
         return False
@@ -67,16 +58,7 @@ def draw_distributions(comparison: Comparison, file: Path) -> bool:
 
 
 def draw_cross_ranks(comparison: Comparison, file: Path) -> bool:
-    """Draw how the cross-retrieval ranks of positive pairs are distributed (AOQ, figure 5).
-
-    Args:
-        comparison: Comparison to draw: the first finished seed of each recipe beside the
-            baseline's; recipes whose evaluation has no ranks of pairs are skipped.
-        file: PNG file to write.
-
-    Returns:
-        Whether there was anything to draw.
-    """
+    """Draw how the cross-retrieval ranks of positive pairs are distributed (AOQ, figure 5)."""
     ranks = {
         summary.recipe.name: _first(summary).cross_ranks[summary.score]
         for summary in comparison.summaries
@@ -129,15 +111,7 @@ def _shares_between(ranks: Tensor, edges: Sequence[int]) -> list[float]:
 
 
 def draw_settings(comparison: Comparison, file: Path) -> bool:
-    """Draw R@1 of both directions against each setting that was chosen, a panel a setting.
-
-    Args:
-        comparison: Comparison to draw.
-        file: PNG file to write.
-
-    Returns:
-        Whether there was anything to draw: a setting with two finished values.
-    """
+    """Draw R@1 of both directions against each setting that was chosen, a panel a setting."""
     shown = [
         (choice.recipe, key, found, grid.combination(choice.chosen)[key])
         for grid, choice in zip(comparison.plan.grids, comparison.choices, strict=True)

@@ -77,18 +77,7 @@ def parse_grid(texts: Sequence[str]) -> Grid:
 
 
 def recipe_grid(path: Path, recipe: Recipe, settings: Sequence[str], grid: Grid) -> RecipeGrid:
-    """Build the combinations of one recipe.
-
-    Args:
-        path: File of the recipe.
-        recipe: Recipe with its settings.
-        settings: ``key=value`` settings of all combinations.
-        grid: Values of the keys that the recipe has; without any, the recipe as it is is the only
-            candidate.
-
-    Raises:
-        ConfigError: If the recipe refuses a value.
-    """
+    """Build the combinations of one recipe."""
     candidates: dict[str, Recipe] = {}
     for values in itertools.product(*grid.values()):
         chosen = [f"{key}={value}" for key, value in zip(grid, values, strict=True)]
@@ -101,12 +90,7 @@ def recipe_grid(path: Path, recipe: Recipe, settings: Sequence[str], grid: Grid)
 
 
 def choose(grid: RecipeGrid, metrics: Mapping[str, RetrievalMetrics]) -> Choice:
-    """Choose the combination with the highest rsum, the first of equal ones.
-
-    Args:
-        grid: Combinations of a recipe.
-        metrics: Recalls of each finished combination, by label.
-    """
+    """Choose the combination with the highest rsum, the first of equal ones."""
     known = {label: metrics[label] for label in grid.candidates if label in metrics}
     best = max(known, key=lambda label: known[label].rsum, default=None)
     if best is None:
@@ -120,13 +104,7 @@ def choose(grid: RecipeGrid, metrics: Mapping[str, RetrievalMetrics]) -> Choice:
 
 
 def follow(grid: RecipeGrid, leader: RecipeGrid, choice: Choice) -> Choice:
-    """Take over what was chosen for another recipe.
-
-    Args:
-        grid: Combinations of the recipe that follows; all its keys are the leader's, too.
-        leader: Combinations of the other recipe.
-        choice: What was chosen for that one.
-    """
+    """Take over what was chosen for another recipe."""
     if choice.chosen is None:
         return Choice(grid.recipe, {}, None, (), follows=leader.recipe)
     values = leader.combination(choice.chosen)
@@ -157,13 +135,7 @@ def parse_followers(texts: Sequence[str]) -> dict[str, str]:
 
 
 def best_by_value(grid: RecipeGrid, choice: Choice, key: str) -> dict[str, RetrievalMetrics]:
-    """Return the recalls of the best finished combination with each value of a key, by value.
-
-    Args:
-        grid: Combinations of a recipe.
-        choice: What they reached.
-        key: One of the grid's keys.
-    """
+    """Return the recalls of the best finished combination with each value of a key, by value."""
     best: dict[str, RetrievalMetrics] = {}
     for value in grid.values[key]:
         reached = [

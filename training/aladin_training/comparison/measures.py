@@ -40,15 +40,7 @@ def gains(
     theirs: RunEvaluation,
     their_score: str,
 ) -> QueryGains:
-    """Return how far one run is ahead at each query; the means of both directions add up.
-
-    Args:
-        measure: What is compared.
-        ours: Evaluation of the run that is claimed to be better.
-        our_score: Score of that run.
-        theirs: Evaluation of the other run on the same photos and captions.
-        their_score: Score of that run.
-    """
+    """Return how far one run is ahead at each query; the means of both directions add up."""
     if measure in ("rsum", "r1"):
         ranks = ours.ranks[our_score], theirs.ranks[their_score]
         if measure == "rsum":

@@ -16,10 +16,6 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
     On the CPU it is exact: the largest running sum of all allocations and releases of torch's
     allocator, buffers inside of operators included. On a GPU it is torch's own maximum. What is
     released but was allocated before the call counts against it; release it before.
-
-    Args:
-        work: Function to run once; it takes longer than usual.
-        device: Device of its tensors.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -150,15 +150,7 @@ class ComparisonPlan:
 
 
 def find_recipes(paths: Sequence[Path]) -> list[Path]:
-    """List recipe files; a folder stands for the recipes in it.
-
-    Args:
-        paths: TOML files, or folders; in folders, files whose names begin with "_" are bases
-            that other recipes extend, and are skipped.
-
-    Raises:
-        ConfigError: If a folder has no recipe.
-    """
+    """List recipe files; a folder stands for the recipes in it."""
     found: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -268,15 +260,7 @@ class _Lacking:
     def apply(
         self, path: Path, recipe: Recipe, settings: Sequence[str], override: str, key: str = ""
     ) -> Recipe | None:
-        """Return a recipe with one more setting, or None if it lacks the key.
-
-        Args:
-            path: File of the recipe.
-            recipe: Recipe with the settings so far.
-            settings: Settings so far.
-            override: Setting to add.
-            key: Name of the setting in the report, by default all of it.
-        """
+        """Return a recipe with one more setting, or None if it lacks the key."""
         try:
             changed = load_recipe(path, [*settings, override])
             for stage in changed.stage:
@@ -288,11 +272,7 @@ class _Lacking:
         return changed
 
     def check(self, recipes: int) -> None:
-        """Refuse settings that no recipe has.
-
-        Raises:
-            ConfigError: With the reason for which the first recipe refused it.
-        """
+        """Refuse settings that no recipe has."""
         for setting, names in self.names.items():
             if len(names) == recipes:
                 raise ConfigError(f"no recipe takes {setting}: {self._reasons[setting]}")

@@ -78,12 +78,7 @@ class ActiveRuns:
         progress.start(None, "steps")
 
     def update(self, label: str, state: RunState) -> None:
-        """Show a new state.
-
-        Args:
-            label: Label of the run.
-            state: Its state.
-        """
+        """Show a new state."""
         self._texts[label] = state.text
         self._show(state.steps)
 
@@ -133,16 +128,7 @@ def run_in_processes(
     on_state: Callable[[J, RunState], None],
     on_end: Callable[[J, str | None], None],
 ) -> None:
-    """Perform jobs, several at a time; an interruption of this process ends all of them.
-
-    Args:
-        perform: Performs one job. Each worker has a copy of its own, which may keep between jobs
-            what several of them need; it is pickled, so its class is one of a module.
-        jobs: Queue of jobs that can be pickled.
-        at_a_time: Number of worker processes.
-        on_state: Receives the state of a running job about once a second.
-        on_end: Receives each ended job, with the reason if it failed.
-    """
+    """Perform jobs, several at a time; an interruption of this process ends all of them."""
     idle: list[_Worker] = []
     running: dict[Connection, _Running[J]] = {}
     try:

@@ -164,14 +164,7 @@ class Report:
 
 
 def write_report(comparison: Comparison) -> tuple[Path, Path]:
-    """Draw the pictures and write the report.
-
-    Args:
-        comparison: Comparison to report; runs that are missing are listed.
-
-    Returns:
-        The Markdown file and the HTML file.
-    """
+    """Draw the pictures and write the report."""
     out = comparison.plan.out
     judged = judge(read_claims(), comparison)
     if judged:
@@ -185,12 +178,7 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
 
 
 def write_files(report: Report, out: Path) -> tuple[Path, Path]:
-    """Write a report as ``report.md`` and ``report.html``, and return both files.
-
-    Args:
-        report: Content.
-        out: Existing folder.
-    """
+    """Write a report as ``report.md`` and ``report.html``, and return both files."""
     markdown, html = out / "report.md", out / "report.html"
     for file in (markdown, html):
         with atomic_file(file) as partial:

@@ -29,15 +29,7 @@ _LOSS_COLOUR = "#888888"
 
 
 def draw_learning_curves(comparison: Comparison, file: Path) -> bool:
-    """Draw the validation rsum against the step of the final stage, a few recipes in each panel.
-
-    Args:
-        comparison: Comparison to draw; recipes without a finished run are skipped.
-        file: PNG file to write.
-
-    Returns:
-        Whether there was anything to draw.
-    """
+    """Draw the validation rsum against the step of the final stage, a few recipes in each panel."""
     return _draw_beside_baseline(
         comparison,
         file,
@@ -47,15 +39,7 @@ def draw_learning_curves(comparison: Comparison, file: Path) -> bool:
 
 
 def draw_separation(comparison: Comparison, file: Path) -> bool:
-    """Draw MD against the step of the final stage, a few recipes in each panel.
-
-    Args:
-        comparison: Comparison to draw; recipes whose stage did not log it are skipped.
-        file: PNG file to write.
-
-    Returns:
-        Whether there was anything to draw.
-    """
+    """Draw MD against the step of the final stage, a few recipes in each panel."""
     return _draw_beside_baseline(
         comparison,
         file,
@@ -104,15 +88,7 @@ def _draw_beside_baseline(
 
 
 def draw_loss_and_recall(comparison: Comparison, file: Path) -> bool:
-    """Draw the training loss and R@1 of both directions against the step, a panel a recipe.
-
-    Args:
-        comparison: Comparison to draw; recipes whose stage logged no R@1 are skipped.
-        file: PNG file to write.
-
-    Returns:
-        Whether there was anything to draw.
-    """
+    """Draw the training loss and R@1 of both directions against the step, a panel a recipe."""
     shown = [each for each in comparison.summaries if each.runs and _recalls(each)["text to image"]]
     if not shown:
         return False
@@ -140,15 +116,7 @@ def draw_loss_and_recall(comparison: Comparison, file: Path) -> bool:
 
 
 def draw_gradient_shares(comparison: Comparison, file: Path) -> bool:
-    """Draw the share of each task in the gradient against the step, a panel a recipe.
-
-    Args:
-        comparison: Comparison to draw; recipes whose stage has one task are skipped.
-        file: PNG file to write.
-
-    Returns:
-        Whether there was anything to draw.
-    """
+    """Draw the share of each task in the gradient against the step, a panel a recipe."""
     shares = {
         summary.recipe.name: shares
         for summary in comparison.summaries

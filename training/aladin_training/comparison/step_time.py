@@ -55,12 +55,7 @@ class RandomSources:
     """
 
     def __init__(self, model: AladinModel, train_set: TrainingSet) -> None:
-        """Stand in for the earlier stages of a recipe.
-
-        Args:
-            model: The recipe's network with any weights.
-            train_set: Training split of at least two photos, for the lists.
-        """
+        """Stand in for the earlier stages of a recipe."""
         self._model = model
         self._train_set = train_set
 
@@ -113,17 +108,7 @@ def measure_step_times(
     rounds: int = ROUNDS,
     progress: Progress | None = None,
 ) -> dict[str, StepTime]:
-    """Measure a training step of the final stage of each recipe, with random weights.
-
-    Args:
-        recipes: Recipes to measure; the baseline may be among them.
-        baseline: Recipe that each is compared with.
-        rounds: Number of measured steps of each.
-        progress: Receives the recipes.
-
-    Returns:
-        Times by recipe name; a recipe that cannot be set up is skipped with a warning.
-    """
+    """Measure a training step of the final stage of each recipe, with random weights."""
     progress = progress or NullProgress()
     progress.start(len(recipes), "step times")
     times: dict[str, StepTime] = {}
@@ -196,16 +181,7 @@ def _all_batches(trainer: StageTrainer) -> Generator[Batch]:
 
 
 def load_step_times(file: Path, recipes: Sequence[Recipe], baseline: Recipe) -> dict[str, StepTime]:
-    """Read what has been measured of exactly these recipes.
-
-    Args:
-        file: File written by `save_step_times`; may be missing.
-        recipes: Recipes whose times are wanted.
-        baseline: Recipe that they were compared with.
-
-    Returns:
-        Times by name, for the recipes that have one.
-    """
+    """Read what has been measured of exactly these recipes."""
     if not file.exists():
         return {}
     stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -219,14 +195,7 @@ def load_step_times(file: Path, recipes: Sequence[Recipe], baseline: Recipe) -> 
 def save_step_times(
     file: Path, times: dict[str, StepTime], recipes: Sequence[Recipe], baseline: Recipe
 ) -> None:
-    """Write times, keyed by everything that they depend on.
-
-    Args:
-        file: File to replace.
-        times: Times by recipe name.
-        recipes: Recipes that were measured.
-        baseline: Recipe that they were compared with.
-    """
+    """Write times, keyed by everything that they depend on."""
     stored = {
         _key(recipe, baseline): {"recipe": recipe.name, "time": times[recipe.name]._asdict()}
         for recipe in recipes

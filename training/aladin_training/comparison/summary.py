@@ -65,11 +65,7 @@ class CurvePoint(NamedTuple):
 
 
 def mean_curve(curves: Sequence[Mapping[int, float]]) -> list[CurvePoint]:
-    """Average curves where all of them have a point.
-
-    Args:
-        curves: Value by step, one curve for each seed; at least one.
-    """
+    """Average curves where all of them have a point."""
     steps = sorted(set(curves[0]).intersection(*curves))
     points = [(step, spread([curve[step] for curve in curves])) for step in steps]
     return [CurvePoint(step, value.mean, value.std or 0.0) for step, value in points]
@@ -176,11 +172,7 @@ class RecipeSummary:
         )
 
     def logged(self, name: str) -> list[CurvePoint]:
-        """Return a curve that the final stage logged; empty if some run lacks it.
-
-        Args:
-            name: Name of the entries, e.g. "loss".
-        """
+        """Return a curve that the final stage logged; empty if some run lacks it."""
         return mean_curve([run.log.get(name, {}) for run in self.runs.values()])
 
     def gradient_shares(self) -> dict[str, list[CurvePoint]]:
@@ -219,14 +211,7 @@ class Comparison:
         return next(each for each in self.summaries if each.recipe.name == self.plan.baseline)
 
     def extra_steps(self, summary: RecipeSummary) -> int:
-        """Count the steps that a recipe takes beyond what it shares with the baseline.
-
-        Args:
-            summary: Summary of a recipe with a finished run.
-
-        Returns:
-            Steps of all its stages except those with which it and the baseline both begin.
-        """
+        """Count the steps that a recipe takes beyond what it shares with the baseline."""
         stages = stages_beyond_start(summary.recipe, self.baseline.recipe)
         return sum(summary.steps(stage.name) for stage in stages)
 
@@ -237,14 +222,7 @@ def summarize_plan(
     step_times: dict[str, StepTime],
     choices: Sequence[Choice] = (),
 ) -> Comparison:
-    """Gather the numbers of all runs from their folders.
-
-    Args:
-        plan: Runs of the comparison.
-        failures: Reason of each run that failed just now, by its label.
-        step_times: Measured training steps, see `Comparison`.
-        choices: Chosen settings, see `Comparison`.
-    """
+    """Gather the numbers of all runs from their folders."""
     runs = {recipe.name: _finished_runs(plan, recipe) for recipe in plan.recipes}
     baseline = next(recipe for recipe in plan.recipes if recipe.name == plan.baseline)
     drawn = {
@@ -286,19 +264,7 @@ def difference(
     their_score: str,
     measure: Measure = "rsum",
 ) -> ResampledDifference | None:
-    """Compare two recipes by the seeds that both have finished.
-
-    Args:
-        ours: Runs of the recipe by seed.
-        our_score: Score by which they rank.
-        theirs: Runs of the baseline by seed.
-        their_score: Score by which those rank.
-        measure: What is compared; all evaluations must have it.
-
-    Returns:
-        The difference, resampled over photos and seeds, or None if no seed is finished on both
-        sides or they were evaluated on different photos or captions.
-    """
+    """Compare two recipes by the seeds that both have finished."""
     pairs = [
         (ours[seed].evaluation, theirs[seed].evaluation) for seed in sorted(ours.keys() & theirs)
     ]

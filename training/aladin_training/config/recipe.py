@@ -45,15 +45,7 @@ class StartConfig:
 
 
 def with_start(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """Convert a recipe's ``start = "CHECKPOINT"`` to the form of a `StartConfig`.
-
-    Args:
-        data: Data of the recipe.
-        where: Name of the recipe in errors.
-
-    Raises:
-        ConfigError: If the recipe describes a network as well.
-    """
+    """Convert a recipe's ``start = "CHECKPOINT"`` to the form of a `StartConfig`."""
     start = data.get("start")
     if start is None:
         return data

@@ -51,9 +51,6 @@ def task_kind(task: str) -> TaskName:
     """Return the kind of a stage's task: its name up to a colon.
 
     ``matching_boosting:relative`` and ``matching_boosting:absolute`` are two tasks of one kind.
-
-    Raises:
-        ConfigError: If there is no such kind.
     """
     kind = task.partition(":")[0]
     if kind not in TASK_NAMES:

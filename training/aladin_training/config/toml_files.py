@@ -12,16 +12,9 @@ from aladin_network.errors import ConfigError
 
 
 def read_toml(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
-    """Read the complete data of a recipe, not yet checked; see `load_recipe`.
+    """Read the complete data of a recipe, not yet checked, with overrides; see `load_recipe`.
 
-    Args:
-        path: TOML file.
-        overrides: ``dotted.key=value`` settings that replace those of the file;
-            ``variant=NAME`` chooses one of its variants, to which the others then apply.
-
-    Raises:
-        ConfigError: If the file cannot be read, an override names no place in it, or the variant
-            is unknown or not chosen.
+    ``variant=NAME`` chooses one of the file's variants, to which the other overrides then apply.
     """
     data = _merged_file(path)
     settings = [_parse_override(override) for override in overrides]
@@ -41,11 +34,7 @@ def read_toml(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def variants_of(path: Path) -> tuple[str, ...]:
-    """Return the names of a recipe's variants, in the order of the file; empty if it has none.
-
-    Raises:
-        ConfigError: If the file cannot be read.
-    """
+    """Return the names of a recipe's variants, in the order of the file; empty if it has none."""
     return tuple(_pop_variants(_merged_file(path), path))
 
 

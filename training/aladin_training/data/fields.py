@@ -48,11 +48,7 @@ class Place(NamedTuple):
 
 
 def parse_json(raw: bytes, place: Place) -> object:
-    """Parse JSON.
-
-    Raises:
-        DataError: If it is not JSON in UTF-8.
-    """
+    """Parse JSON."""
     try:
         return json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -61,6 +57,7 @@ def parse_json(raw: bytes, place: Place) -> object:
         raise place.error(f"not JSON ({error})") from None
 
 
+# Called with the error of each element that cannot be used.
 OnFault = Callable[[DataError], None]
 
 
@@ -68,16 +65,7 @@ class Fields:
     """The fields of one JSON object."""
 
     def __init__(self, data: object, place: Place, known: frozenset[str] | None = None) -> None:
-        """Check that `data` is an object.
-
-        Args:
-            data: Parsed JSON.
-            place: Place that it was read from.
-            known: The only permitted fields, or None to permit any, for foreign formats.
-
-        Raises:
-            DataError: If it is not an object, or has an unknown field.
-        """
+        """Check that `data` is an object, with no other fields than those known, if given."""
         if not isinstance(data, dict):
             raise place.error(f"expected a JSON object, got {_kind(data)}")
         self._data = cast(dict[str, Any], data)
@@ -105,12 +93,7 @@ class Fields:
         return value
 
     def texts(self, name: str, on_fault: OnFault) -> dict[int, str]:
-        """Return the texts of a list by their numbers, none if the field is missing or null.
-
-        Args:
-            name: Name of the field.
-            on_fault: Called with the error of each text that cannot be used.
-        """
+        """Return the texts of a list by their numbers, none if it is missing; see `OnFault`."""
         found: dict[int, str] = {}
         for number, value in enumerate(self._list(name)):
             try:
@@ -120,7 +103,7 @@ class Fields:
         return found
 
     def objects(self, name: str, on_fault: OnFault) -> dict[int, Fields]:
-        """Return the objects of a required list by their numbers; see `texts`."""
+        """Return the objects of a required list by their numbers; see `OnFault`."""
         if name not in self._data:
             raise self.place.error(f"lacks the field {brief(name)}")
         prefix = f"{self.place.part}." if self.place.part else ""

@@ -39,12 +39,7 @@ class FolderRules:
     """
 
     def __init__(self, exclude: Sequence[str] = ()) -> None:
-        """Start with counts of 0.
-
-        Args:
-            exclude: Patterns as of `fnmatch`, such as ``*.gif``, ``Screenshots`` or ``2019/raw/*``.
-                What is in a folder whose name or path matches is skipped, too.
-        """
+        """Start with counts of 0."""
         self.exclude = tuple(pattern.rstrip("/") for pattern in exclude)
         self._others: Counter[str] = Counter()
         self._hidden: Counter[str] = Counter()

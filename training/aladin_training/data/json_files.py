@@ -62,12 +62,7 @@ def _photo_of_line(line: Fields, folder: Path, on_skip: OnSkip) -> Record:
 
 
 def captioned(record: Record, captions: Mapping[int, str]) -> Record:
-    """Add captions to a photo; if some were skipped, the ids of the others stay what they were.
-
-    Args:
-        record: A photo without captions.
-        captions: Captions by their numbers.
-    """
+    """Add captions to a photo; if some were skipped, the ids of the others stay what they were."""
     ids: tuple[str, ...] = ()
     if list(captions) != list(range(len(captions))):
         ids = tuple(f"{record.id}#{number}" for number in captions)
@@ -77,16 +72,7 @@ def captioned(record: Record, captions: Mapping[int, str]) -> Record:
 def read_lines(
     file: Path, known: frozenset[str] | None, on_skip: OnSkip = log_skipped
 ) -> Iterator[Fields]:
-    """Parse a JSONL file; blank lines are skipped.
-
-    Args:
-        file: File in UTF-8, with any line ends.
-        known: Fields that a line may have, or None to permit any.
-        on_skip: Called with each line that is not such a JSON object.
-
-    Raises:
-        DataError: If the file cannot be read.
-    """
+    """Parse a JSONL file in UTF-8; blank lines and those that are no such object are skipped."""
     try:
         # As bytes, so that the number of a line that is not UTF-8 is known.
         with file.open("rb") as lines:

@@ -15,12 +15,8 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 def expand(pattern: Path) -> list[Path]:
     """List the files that a path stands for; a path that exists stands for itself.
 
-    Args:
-        pattern: Path with ``{00000..00099}`` or ``{a,b}``, whose files all have to exist, or with
-            ``*``, ``?`` or ``[...]``, which match existing files, sorted.
-
-    Raises:
-        DataError: If a named file does not exist.
+    Files of ``{00000..00099}`` and ``{a,b}`` have to exist; ``*``, ``?`` and ``[...]`` match
+    existing files, sorted.
     """
     if pattern.exists():
         return [pattern]

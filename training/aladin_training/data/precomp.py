@@ -76,11 +76,7 @@ def read_precomp(source: Source) -> Iterator[LocatedRecord]:
 
 
 def open_precomp(folder: Path) -> list[PrecompSplit]:
-    """Find the splits of a folder, with the files of each.
-
-    Raises:
-        DataError: If a file is missing or damaged, or the numbers of rows do not match.
-    """
+    """Find the splits of a folder, with the files of each."""
     return [
         _open_split(folder, images.name.removesuffix(_IMAGES))
         for images in sorted(folder.glob(f"*{_IMAGES}"))
@@ -88,14 +84,7 @@ def open_precomp(folder: Path) -> list[PrecompSplit]:
 
 
 def map_images(file: Path) -> np.ndarray:
-    """Map an array of regions into memory; rows are read on demand.
-
-    Returns:
-        (rows, regions, numbers).
-
-    Raises:
-        DataError: If the file is not such an array.
-    """
+    """Map an array (rows, regions, numbers) into memory; rows are read on demand."""
     try:
         images: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
     except OSError as error:

@@ -145,14 +145,7 @@ class SkipLog:
             logger.warning("%s", line)
 
     def end(self, used: int) -> None:
-        """Log the count, and refuse to go on with the smaller part of the data.
-
-        Args:
-            used: Number of photos that are used.
-
-        Raises:
-            DataError: If more than half of the photos are not used.
-        """
+        """Log the count, and refuse to go on with the smaller part of the data."""
         for line in self._lines.rest():
             logger.warning("%s", line)
         if self._first is not None and self._photos > used:
@@ -171,12 +164,7 @@ class SkippedOfSplit:
     """
 
     def __init__(self, split: str | None, on_skip: OnSkip) -> None:
-        """Start with a count of 0.
-
-        Args:
-            split: Split that is read, or None for all photos.
-            on_skip: Called with each skipped photo of that split.
-        """
+        """Start with a count of 0."""
         self._split = split
         self._on_skip = on_skip
         self.count = 0
@@ -255,18 +243,7 @@ def select(
     require_captions: bool,
     skipped: SkippedOfSplit,
 ) -> Iterator[LocatedRecord]:
-    """Yield the photos of one split, in order.
-
-    Args:
-        entries: Output of a reader.
-        source: Source, named in the error if it has no such photos.
-        split: Split to yield, or None for all photos.
-        require_captions: Skip photos without captions.
-        skipped: Photos that the reader could not read; reported if there was no other.
-
-    Raises:
-        DataError: At the end, if there was no photo.
-    """
+    """Yield the photos of one split, in order."""
     known: set[str] = set()
     any_photo = any_chosen = False
     for entry in entries:
@@ -293,13 +270,7 @@ def select(
 def collect(
     entries: Iterable[LocatedRecord], on_skip: OnSkip, *, require_photos: bool = True
 ) -> list[Record]:
-    """Collect records, except those that training could not use.
-
-    Args:
-        entries: Output of a reader.
-        on_skip: Called with each photo whose id repeats, or whose file is missing.
-        require_photos: Skip photos whose file is missing.
-    """
+    """Collect records, except those that training could not use."""
     first: dict[str, Place] = {}
     records: list[Record] = []
     for place, record in entries:

@@ -58,10 +58,9 @@ class SelectionSplit:
 
 
 def selection_of(recipe: str) -> SelectionSplit | None:
-    """Return the selection split of the recipe in a checkpoint's provenance, or None without one.
+    """Return the selection split of `Provenance.recipe`, or None without one.
 
-    Args:
-        recipe: `Provenance.recipe`: JSON of the recipe, or another text for converted weights.
+    Converted weights have another text there than the JSON of a recipe.
     """
     try:
         data = json.loads(recipe)["data"]

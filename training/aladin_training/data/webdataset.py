@@ -68,16 +68,9 @@ class TarMember(NamedTuple):
 def walk_tar(
     path: Path, file: BinaryIO, on_link: Callable[[str], None] | None = None
 ) -> Iterator[TarMember]:
-    """Yield the files of a tar in order, without folders and links.
+    """Yield the files of a tar in order, without folders and links, whose names `on_link` receives.
 
-    Args:
-        path: Path of the tar, named in errors.
-        file: The tar, open for reading.
-        on_link: Called with the name of each link.
-
-    Raises:
-        DataError: If it is not a tar, or is damaged or cut short; the error names the last position
-            up to which it is valid.
+    The error of a damaged tar names the last position up to which it is valid.
     """
     size = os.fstat(file.fileno()).st_size
     position, whole = 0, f"not one member of its {size} bytes is whole"
@@ -135,12 +128,7 @@ def _note(path: Path, info: tarfile.TarInfo, content: bytes) -> dict[str, str]:
 
 
 def _pax_records(path: Path, content: bytes) -> dict[str, str]:
-    """Parse lines of ``LENGTH KEY=VALUE``, whose length counts the whole line.
-
-    Raises:
-        DataError: If a length is missing, does not end at a line end within the header, or leaves
-            no room for a key, or if a size is not a number.
-    """
+    """Parse lines of ``LENGTH KEY=VALUE``, whose length counts the whole line."""
     records: dict[str, str] = {}
     while content.strip(b"\0"):
         digits = content[: _MAX_DIGITS + 1].split(b" ", 1)[0]

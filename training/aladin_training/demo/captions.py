@@ -82,16 +82,9 @@ def _fits(attributes: Mapping[str, str], thing: SceneObject) -> bool:
 def write_captions(
     random: Random, scene: Scene, look_alikes: Sequence[Scene], count: int
 ) -> list[str] | None:
-    """Write different captions of a scene.
+    """Write captions of a scene, all different and not true of any look-alike.
 
-    Args:
-        random: Source of all choices.
-        scene: Scene to describe.
-        look_alikes: Scenes of which no caption may be true.
-        count: Number of captions.
-
-    Returns:
-        The captions, or None if the look-alikes leave too little to say.
+    None if the look-alikes leave too little to say.
     """
     captions: list[str] = []
     for _ in range(40 * count):

@@ -33,16 +33,7 @@ _ARM = 0.34  # half of the width of the cross's arms
 
 
 def draw_background(random: Random, kind: str, size_px: int) -> Image.Image:
-    """Draw a background.
-
-    Args:
-        random: Source of all choices.
-        kind: One of `aladin_training.demo.layout.BACKGROUNDS`.
-        size_px: Height and width.
-
-    Returns:
-        An RGB picture.
-    """
+    """Draw a background."""
     # Drawn twice as large and reduced, for smooth edges.
     return _grain(random, _PAINTERS[kind](random, 2 * size_px).reduce(2))
 
@@ -193,16 +184,7 @@ Point = tuple[float, float]
 
 
 def draw_scene(random: Random, scene: Scene, size_px: int) -> Image.Image:
-    """Draw a scene.
-
-    Args:
-        random: Source of everything that a scene leaves open: tilt, shades, background details.
-        scene: Scene to draw.
-        size_px: Height and width.
-
-    Returns:
-        An RGB picture.
-    """
+    """Draw a scene as RGB; what it leaves open is random, as tilt, shades and background."""
     picture = draw_background(random, scene.background, size_px)
     for thing in scene.objects:
         _draw_object(random, picture, thing)

@@ -66,13 +66,6 @@ def deal_group(random: Random, scenes: int) -> list[Scene]:
     Colours, patterns, sizes and positions are dealt out anew for each scene: all scenes of the
     group show the same attributes, and differ only in which object has which. A bag of words
     cannot tell them apart.
-
-    Args:
-        random: Source of all choices.
-        scenes: Number of scenes in the group.
-
-    Returns:
-        The scenes; two of them may be equal.
     """
     count = random.choice((2, 3))
     shapes = random.sample(SHAPES, count)

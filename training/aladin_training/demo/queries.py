@@ -72,8 +72,7 @@ class SceneQuery(Statement):
     def read(cls, text: str) -> SceneQuery | None:
         """Read a caption, a part of one, or a query in the same words.
 
-        Returns:
-            None if a word is none of the scenes', so that no scene has what the text asks for.
+        None if a word is none of the scenes', so that no scene has what the text asks for.
         """
         things: list[dict[str, str]] = []
         named: list[tuple[int, int]] = []

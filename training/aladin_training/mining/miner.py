@@ -39,15 +39,6 @@ def encode_for_score(
 
     The tokens of a large training split do not fit into memory (COCO: some hundred GiB); if only
     the embeddings are scored, the tokens of each batch are dropped.
-
-    Args:
-        model: Network in evaluation mode.
-        dataset: Photos and captions.
-        score: Score to be computed from the encodings.
-        progress: Receives photos, then captions.
-
-    Returns:
-        The images and the texts by row, on the model's device; without tokens for matching.
     """
     if score != "matching":
         return dataset.encode(model, progress=progress)
@@ -72,14 +63,6 @@ def mine_negatives(
 
     The network may differ from the one that is trained with the lists: a cheap teacher mines for
     an expensive student.
-
-    Args:
-        model: Teacher in evaluation mode.
-        dataset: Training split.
-        lists: What is listed, of this network and this split; at least one text and one image.
-        memory_budget_bytes: Upper bound of the block of scores held at any time, in addition to the
-            encodings and the lists.
-        progress: Receives photos and captions encoded, then photos compared.
     """
     progress = progress or NullProgress()
     if lists.num_texts < 1 or lists.num_images < 1:

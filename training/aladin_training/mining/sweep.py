@@ -34,13 +34,7 @@ class BestRows:
     """
 
     def __init__(self, num_queries: int, k: int, device: torch.device | str = "cpu") -> None:
-        """Start with no row for any query.
-
-        Args:
-            num_queries: Number of queries.
-            k: Rows to keep for each, at least 1.
-            device: Device of the scores.
-        """
+        """Start with no row for any query."""
         self._keys = torch.full((num_queries, k), _NO_KEY, dtype=torch.int64, device=device)
 
     def add(
@@ -50,14 +44,7 @@ class BestRows:
         scores: Float[Tensor, "queries rows"],
         excluded: Bool[Tensor, "queries rows"],
     ) -> None:
-        """Process one block of the matrix; each of its cells must be passed once.
-
-        Args:
-            queries: Queries along the block's first axis.
-            first_row: First row along the block's second axis, below 2 ** 32.
-            scores: Scores in float32, without NaN.
-            excluded: True where a row is no candidate for a query.
-        """
+        """Process one block of the matrix; each of its cells must be passed once."""
         rows = torch.arange(first_row, first_row + scores.shape[1], device=scores.device)
         # In place: copying a large block costs more than the arithmetic on it.
         keys = _ordered(scores).mul_(2**_ROW_BITS).add_(_LAST_ROW - rows)  # (queries, rows)
@@ -95,25 +82,9 @@ def hardest_negatives(
 ) -> tuple[Int[Tensor, "photos num_texts"], Int[Tensor, "texts num_images"]]:
     """Find for each photo the best captions of others, and for each caption the best other photos.
 
-    The whole matrix is never held: every block of it updates the lists of both directions.
-
-    Args:
-        score_tile: Returns the (photos, texts) scores of two ranges of rows, float32, on the device
-            of `image_of_text`.
-        image_of_text: Row of each caption's photo.
-        num_photos: Number of photos.
-        num_texts: Captions to keep for each photo.
-        num_images: Photos to keep for each caption.
-        memory_budget_bytes: Upper bound of the block held at any time, at least one tile
-            (`TILE_PHOTOS` x `TILE_TEXTS`, 24 MiB).
-        progress: Receives photos.
-
-    Returns:
-        Rows of captions and rows of photos, int32, hardest first, of equal scores the lower row
-            first; -1 at the end if there are fewer.
-
-    Raises:
-        InputError: If a score is NaN.
+    The whole matrix is never held: every block of it, of at least one tile, updates the lists of
+    both directions. They are rows of captions and of photos, int32, hardest first, of equal scores
+    the lower row first; -1 at the end if there are fewer.
     """
     device = image_of_text.device
     texts_of_photo = BestRows(num_photos, num_texts, device)

@@ -45,11 +45,7 @@ class BatchShare(NamedTuple):
     world: int
 
     def photos(self, batch_size: int) -> slice:
-        """Return this process's photos of a batch; the sizes of shares differ by one at most.
-
-        Raises:
-            ConfigError: If there are fewer photos than processes.
-        """
+        """Return this process's photos of a batch; the sizes of shares differ by one at most."""
         if batch_size < self.world:
             raise ConfigError(f"a batch of {batch_size} photos is too small for {self.world} parts")
         first, last = (batch_size * rank // self.world for rank in (self.rank, self.rank + 1))
@@ -116,11 +112,7 @@ def _choose_device() -> str:
 
 
 def check_even_shares(batch_size: int) -> None:
-    """Refuse a batch that the processes cannot share evenly.
-
-    Raises:
-        ConfigError: If its size is not divisible by the number of processes.
-    """
+    """Refuse a batch that the processes cannot share evenly."""
     if batch_size % world_size():
         raise ConfigError(
             f"a batch of {batch_size} photos cannot be shared evenly by {world_size()} "
@@ -130,11 +122,7 @@ def check_even_shares(batch_size: int) -> None:
 
 @contextmanager
 def collective() -> Generator[None]:
-    """Wrap a collective operation, in which all processes take part.
-
-    Raises:
-        ProcessLostError: If another process has ended.
-    """
+    """Wrap a collective operation, in which all processes take part."""
     try:
         yield
     except RuntimeError as error:  # the class, or a base class, of the errors of gloo and nccl
@@ -172,9 +160,6 @@ def gather_results(rows: Tensor) -> Tensor:
     """Join the rows of all processes for a computation that all repeat identically: a loss.
 
     Every process then has the whole gradient, and keeps that of its own rows.
-
-    Args:
-        rows: (own, ...), the same number in every process.
     """
     return _gather(rows, summed=False)
 
@@ -183,9 +168,6 @@ def gather_inputs(texts: EncodedBatch) -> EncodedBatch:
     """Join the encodings of all processes for computations that differ between processes.
 
     The gradient is the sum of the processes' gradients.
-
-    Args:
-        texts: The same number in every process; shorter texts are padded.
     """
     if world_size() == 1:
         return texts
@@ -212,9 +194,8 @@ def sum_over_processes(values: Tensor) -> Tensor:
 def sum_gradients(shared: Iterable[nn.Parameter], alike: Iterable[nn.Parameter]) -> None:
     """Sum gradients over all processes.
 
-    Args:
-        shared: Parameters of whose gradient each process has found a part.
-        alike: Parameters whose whole gradient each process has found; it is counted once.
+    Of those of `shared` each process has found a part, of those of `alike` the whole: they count
+    once.
     """
     if world_size() == 1:
         return

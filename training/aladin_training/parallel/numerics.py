@@ -25,12 +25,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 
 
 def chosen_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """Return the number format of a forward pass.
-
-    Args:
-        precision: "auto" selects bfloat16 if the processor has instructions for it.
-        device: Device that computes.
-    """
+    """Return the number format of a forward pass."""
     if precision == "auto":
         return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
     dtype: torch.dtype = getattr(torch, precision)
@@ -38,13 +33,7 @@ def chosen_dtype(precision: Precision, device: torch.device) -> torch.dtype:
 
 
 def mixed_precision(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context of a forward pass: autocast to half precision, or no change.
-
-    Args:
-        precision: See `chosen_dtype`. Gradients of a float16 pass need a scaled loss, see
-            `loss_scaler`.
-        device: Device that computes.
-    """
+    """Return the context of a forward pass: autocast to half precision, or no change."""
     dtype = chosen_dtype(precision, device)
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
 

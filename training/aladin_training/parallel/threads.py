@@ -36,10 +36,6 @@ def prefetch(items: Generator[T], count: int) -> Generator[T]:
 
     An error in the preparation is raised in place of its item. Closing or dropping the generator
     early ends the thread after its current item.
-
-    Args:
-        items: Generator of the items; closed at the end.
-        count: Number of items that are ready or in preparation while one is used, at least 1.
     """
     # Each future holds a list of one item, or of none at the end: it cannot carry StopIteration.
     waiting: deque[Future[list[T]]] = deque()

@@ -66,19 +66,7 @@ def prepare_run(
 ) -> PreparedRun:
     """Check a recipe, build its network and find its data; stages encode what they need.
 
-    Args:
-        recipe: Recipe to prepare.
-        progress: Receives photos and captions.
-        before_encoding: Called once recipe and data have been read without an error, before any
-            photo is decoded.
-        memory: Data sets of earlier runs of this process, to which those of this run are added.
-
-    Raises:
-        ConfigError: If a loss does not fit its task, or an encoder cannot be tuned as requested.
-        CheckpointError: If an encoder, or the checkpoint of the start, cannot be loaded.
-        DataError: If the data cannot be used.
-        RegionError: If photos have no regions.
-        InputError: If the network reads photos and the recipe names regions, or vice versa.
+    `before_encoding` is called once recipe and data have been read without an error.
     """
     for stage in recipe.stage:
         build_tasks(stage)
@@ -155,19 +143,7 @@ def _check_new_crops(recipe: Recipe, stage: StageConfig, model: AladinModel, pho
 
 
 def with_recorded_ids(recipe: Recipe) -> Recipe:
-    """Add what identifies a recipe's inputs of other runs: start, anchors and mined negatives.
-
-    Args:
-        recipe: Recipe with or without such inputs.
-
-    Returns:
-        The recipe with the ids of models, and the digests of the lists in files.
-
-    Raises:
-        CheckpointError: If a checkpoint cannot be read.
-        DataError: If a file of mined negatives cannot be read.
-        ConfigError: If the recipe names another id or digest.
-    """
+    """Add what identifies a recipe's inputs of other runs: start, anchors and mined negatives."""
     start = recipe.start
     if start is not None:
         model_id = read_model_id(Path(start.checkpoint).expanduser())
@@ -200,12 +176,7 @@ def _with_content(stage: StageConfig) -> StageConfig:
 
 
 def load_start(start: StartConfig) -> AladinModel:
-    """Load the network that a run starts from.
-
-    Raises:
-        CheckpointError: If it cannot be read.
-        ConfigError: If the recipe names another model id.
-    """
+    """Load the network that a run starts from."""
     folder = Path(start.checkpoint).expanduser()
     checkpoint = load_checkpoint(folder, frozen=start.frozen)
     check_model_id("start", start.checkpoint, start.model_id, checkpoint.model_id)
@@ -213,17 +184,7 @@ def load_start(start: StartConfig) -> AladinModel:
 
 
 def check_model_id(key: str, checkpoint: str, expected: str | None, found: str) -> None:
-    """Refuse a checkpoint that holds another network than a recipe asks for.
-
-    Args:
-        key: Key of the recipe that names the checkpoint.
-        checkpoint: Folder of the checkpoint.
-        expected: Required model id, or None for any.
-        found: Model id of the checkpoint.
-
-    Raises:
-        ConfigError: If the two differ.
-    """
+    """Refuse a checkpoint that holds another network than a recipe asks for."""
     if expected is not None and expected != found:
         raise ConfigError(
             f"{key}: {checkpoint} holds the model {found[:12]}, expected {expected[:12]}"
@@ -239,15 +200,7 @@ def open_recipe_regions(recipe: Recipe) -> RegionStore | None:
 
 
 def open_training_data(recipe: Recipe, progress: Progress) -> Sequence[Record] | TarStream:
-    """Read the training split of a recipe, or open it as a stream.
-
-    Args:
-        recipe: Recipe; its selection split is still part of the result.
-        progress: Receives the photos of a stream that is counted for the first time.
-
-    Raises:
-        DataError: If the data cannot be used.
-    """
+    """Read the training split of a recipe, or open it as a stream."""
     data = recipe.data
     if data.stream is None:
         return _read_split(recipe, data.source, data.train_split)

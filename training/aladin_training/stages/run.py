@@ -155,11 +155,7 @@ def _claim(out: Path, recipe: Recipe, resume: bool) -> None:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Refuse a folder of photos, an index and the like; logs, notes and stages may be there.
-
-    Raises:
-        ConfigError: If the folder holds a photo, or a folder that is neither hidden nor a run's.
-    """
+    """Refuse a folder of photos, an index and the like; logs, notes and stages may be there."""
     for path in sorted(out.iterdir()) if out.is_dir() else ():
         is_photo = path.suffix.lower() in PHOTO_SUFFIXES
         is_folder = path.is_dir() and path.name != _STAGES and not path.name.startswith(".")

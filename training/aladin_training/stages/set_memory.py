@@ -32,12 +32,7 @@ class SetMemory:
         self._known: dict[str, object] = {}
 
     def recall(self, key: str, make: Callable[[], T]) -> T:
-        """Return what is known by a key, or make it.
-
-        Args:
-            key: Everything that the result depends on.
-            make: Makes it.
-        """
+        """Return what is known by a key, or make it."""
         if key not in self._known:
             made = make()
             while len(self._known) >= _MOST:
@@ -56,23 +51,7 @@ class SetMemory:
         regions: RegionStore | None = None,
         short_captions: bool = False,
     ) -> PairDataset:
-        """Return a part of a recipe's data for networks whose encoders are equal.
-
-        Args:
-            part: Name of the part, which the recipe's data and this name determine.
-            records: Its photos with captions.
-            recipe: Recipe whose data and precision apply.
-            model: Network that reads it; see `PairDataset.prepare`, as for the other arguments.
-            views: Names of the views.
-            progress: Receives photos.
-            regions: Regions of the photos.
-            short_captions: Whether shorter texts may replace captions.
-
-        Raises:
-            DataError: If no photo can be used.
-            RegionError: If photos have no regions.
-            InputError: If the network reads regions and there are none, or vice versa.
-        """
+        """Return a part of a recipe's data for networks whose encoders are equal."""
         encoders = image_digest(model.image.encoder), text_digest(model.text.encoder)
         key = f"{part}:{recipe.data!r}:{recipe.precision}:{encoders}:{views}:{short_captions}"
         key += f":{recipe.cached_layers}"

@@ -39,21 +39,7 @@ def set_up_stage(
     sources: StageSources,
     progress: Progress,
 ) -> StageTrainer:
-    """Build the networks, batches and validation of a stage around the trained network.
-
-    Args:
-        recipe: Recipe whose seed and precision apply.
-        stage: Stage to set up.
-        prepared: Data, and the network with the weights that the stage starts from, which is
-            trained in place.
-        folder: Folder of the stage.
-        sources: Results of earlier stages.
-        progress: Receives steps.
-
-    Raises:
-        ConfigError: If a loss does not fit its task, an encoder cannot be tuned as requested, or
-            chunks or several processes would change what the network computes.
-    """
+    """Build the networks, batches and validation of a stage around the trained network."""
     model, train_set, selection_set, _ = prepared
     torch.manual_seed(recipe.seed)
     for part in stage.reset:
@@ -84,17 +70,7 @@ class StageNetworks(NamedTuple):
 def build_networks(
     recipe: Recipe, stage: StageConfig, model: AladinModel, sources: StageSources
 ) -> StageNetworks:
-    """Build the task of a stage around its network, with its teacher and its anchors.
-
-    Args:
-        recipe: Recipe whose seed determines new weights.
-        stage: Stage to build.
-        model: Network that is trained in place; its tuned encoders are unfrozen here.
-        sources: Results of earlier stages.
-
-    Raises:
-        ConfigError: If a loss does not fit its task, or an encoder cannot be tuned as requested.
-    """
+    """Build the task of a stage around its network, with its teacher and its anchors."""
     others: dict[str, AladinModel] = {}
     teacher = _teacher(stage, sources, others)
     anchors = stage.anchors

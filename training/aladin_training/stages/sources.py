@@ -58,15 +58,7 @@ class RunSources:
         device: torch.device,
         progress: Progress,
     ) -> None:
-        """Refer to a run.
-
-        Args:
-            stages: Folder of all stages.
-            folder: Folder of the stage that asks; lists mined for it are kept there.
-            train_set: Training split that is mined.
-            device: Device that networks are loaded to.
-            progress: Receives photos and captions.
-        """
+        """Refer to a run."""
         self._stages = stages
         self._folder = folder
         self._train_set = train_set
@@ -74,20 +66,11 @@ class RunSources:
         self._progress = progress
 
     def checkpoint(self, stage: str) -> Checkpoint[AladinModel]:
-        """Load the checkpoint of a stage.
-
-        Raises:
-            CheckpointError: If it cannot be read.
-        """
+        """Load the checkpoint of a stage."""
         return load_checkpoint(self._stages / stage / "checkpoint", self._device)
 
     def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
-        """Load mined negatives; if an earlier stage's network mines them, do that first.
-
-        Raises:
-            StaleNegativesError: If the file belongs to other data, settings or another network.
-            DataError: If the file is damaged.
-        """
+        """Load mined negatives; if an earlier stage's network mines them, do that first."""
         pairs = cast(PairDataset, self._train_set)  # recipes refuse to mine a stream
         miner = self.checkpoint(config.stage) if config.stage is not None else None
         model_id = miner.model_id if miner is not None else None
@@ -111,23 +94,13 @@ class StageStore:
     """
 
     def __init__(self, root: Path, recipe: Recipe, data_digest: str) -> None:
-        """Open the store for one run.
-
-        Args:
-            root: Folder of the store.
-            recipe: Recipe of the run.
-            data_digest: Digest of its training data.
-        """
+        """Open the store for one run."""
         self._root = root
         self._recipe = recipe
         self._data_digest = data_digest
 
     def identity(self, number: int) -> str:
-        """Identify a stage by everything that its weights depend on.
-
-        Args:
-            number: Position of the stage in the recipe; later stages make no difference.
-        """
+        """Identify a stage by all that its weights depend on; later stages make no difference."""
         text = stage_history(self._recipe, number) + self._data_digest
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -141,15 +114,7 @@ class StageStore:
             yield
 
     def fetch(self, number: int, folder: Path) -> bool:
-        """Copy a finished stage into a run.
-
-        Args:
-            number: Position of the stage in the recipe.
-            folder: Folder of the stage in the run.
-
-        Returns:
-            Whether the store has the stage.
-        """
+        """Copy a finished stage into a run; return whether the store has it."""
         stored = self._root / self.identity(number)
         if not stored.exists():
             return False
@@ -158,12 +123,7 @@ class StageStore:
         return True
 
     def add(self, number: int, folder: Path) -> None:
-        """Copy a stage of a run that has just finished into the store.
-
-        Args:
-            number: Position of the stage in the recipe.
-            folder: Folder of the stage in the run.
-        """
+        """Copy a stage of a run that has just finished into the store."""
         with atomic_folder(self._root / self.identity(number)) as partial:
             link_tree(folder, partial)
 
@@ -172,10 +132,6 @@ def stage_history(recipe: Recipe, number: int) -> str:
     """Serialise the part of a recipe that a stage's weights depend on.
 
     Stages with equal histories are the same stage.
-
-    Args:
-        recipe: Recipe of the stage.
-        number: Position of the stage in it.
     """
     content = dump_config(recipe)
     for key in ("name", "final"):
@@ -185,12 +141,7 @@ def stage_history(recipe: Recipe, number: int) -> str:
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """Copy a folder of files that no longer change, by hard links where possible.
-
-    Args:
-        source: Folder to copy.
-        target: Existing, empty folder.
-    """
+    """Copy a folder of files that no longer change, by hard links where possible."""
     shutil.copytree(source, target, dirs_exist_ok=True, copy_function=_link)
 
 

@@ -38,15 +38,10 @@ class ShuffleBuffer:
     """
 
     def __init__(self, photos: int, batch_size: int, shuffle: int, seed: str, epoch: int) -> None:
-        """Start an epoch.
+        """Start an epoch of at least as many photos as a batch.
 
-        Args:
-            photos: Number of photos in the epoch.
-            batch_size: At most `photos`.
-            shuffle: Photos in all queues together, at least two batches: photos read for the second
-                replace those that are missing in the first.
-            seed: Any text.
-            epoch: Number of the epoch, from 0.
+        Photos of all queues together are at least two batches: those read for the second replace
+        what is missing in the first.
         """
         self.batch_size = batch_size
         self.entered = 0
@@ -107,15 +102,6 @@ def draw_batches(
 
     Only what these batches need is read: tars that were used up before are not opened, and photos
     of other processes, or of earlier batches, are not read.
-
-    Args:
-        stream: Stream in the order of the epoch.
-        buffer: Shuffle buffer of the epoch, before the first draw.
-        wanted: Consecutive numbers of batches.
-        share: Share of each batch whose bytes are read.
-
-    Raises:
-        DataError: If a tar cannot be used, or there are too few photos for a batch.
     """
     own = share.photos(buffer.batch_size)
     for _ in range(wanted.start):

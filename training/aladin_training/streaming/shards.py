@@ -59,14 +59,7 @@ class TarShard:
         return self.path.relative_to(self.root).as_posix()
 
     def records(self, on_skip: OnSkip = ignore_skipped) -> Iterator[Record]:
-        """Read the photos of the split in order, including those without captions.
-
-        Args:
-            on_skip: Called with each member that looks like a photo and cannot be read.
-
-        Raises:
-            DataError: If `read_tar` raises it.
-        """
+        """Read the photos of the split in order, including those without captions."""
         skipped = SkippedOfSplit(self.split, on_skip)
         for entry in read_tar(Source(self.path, self.root, skipped)):
             if self.split is None or entry.record.split == self.split:
@@ -87,15 +80,7 @@ class ShardCount(NamedTuple):
 
 
 def find_shards(source: Path, split: str | None) -> Sequence[TarShard]:
-    """List the shards of a source, sorted as its readers sort them.
-
-    Args:
-        source: A tar, a pattern of tars, or a folder of them.
-        split: Split of the photos, or None for all.
-
-    Raises:
-        DataError: If there is no tar, or another kind of file.
-    """
+    """List the shards of a source, sorted as its readers sort them."""
     if source.is_dir():
         root = source.absolute()
         paths = [path for path, _ in walk_files(root) if is_tar(path)]
@@ -129,15 +114,7 @@ def downloaded_photos(shard: TarShard) -> ShardCount | None:
 
 
 def count_shard(shard: TarShard, on_skip: OnSkip = log_skipped) -> ShardCount:
-    """Count the photos of a shard by reading its headers and everything but the photos.
-
-    Args:
-        shard: The shard.
-        on_skip: Called with each photo and caption that cannot be used.
-
-    Raises:
-        DataError: If the tar is damaged or cut short.
-    """
+    """Count the photos of a shard by reading its headers and everything but the photos."""
     captioned = [bool(record.captions) for record in shard.records(on_skip)]
     photos = sum(captioned)
     return ShardCount(photos, len(captioned) - photos)
@@ -157,15 +134,7 @@ def _is_ended(tar: Path) -> bool:
 def count_shards(shards: Sequence[TarShard], cache: Path, progress: Progress) -> list[ShardCount]:
     """Count the photos of every tar.
 
-    Args:
-        shards: Tars of one source and split.
-        cache: Folder of the counts of tars that had to be read; a count is valid as long as size
-            and time of the tar do not change.
-        progress: Receives shards.
-
-    Raises:
-        DataError: If a tar is damaged, cut short or missing, or more than half of the photos cannot
-            be used.
+    Counts of tars that had to be read are cached, and valid as long as the tar does not change.
     """
     file = cache / f"{_key(shards)}.json"
     # Counts say nothing of what was skipped for them.

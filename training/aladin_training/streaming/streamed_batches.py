@@ -138,16 +138,6 @@ class StreamedBatches:
 
         A damaged photo is skipped with a warning, and replaced by another one, unless that is to
         stop the job (`strict_data`).
-
-        Args:
-            number: Number of the epoch, from 0.
-            start: Number of batches to skip.
-            share: Share of the photos and captions to return.
-
-        Raises:
-            DataError: If a tar cannot be used, there is no replacement for a damaged photo, or more
-                than half of the photos are damaged.
-            ImageError: If a photo is damaged, and that is to stop the job.
         """
         return prefetch(self._batches(number, start, share), BATCHES_AHEAD)
 

@@ -65,18 +65,7 @@ class TarStream:
 
 
 def open_stream(source: Path, split: str | None, cache: Path, progress: Progress) -> TarStream:
-    """Find the tars of a source and count their photos.
-
-    Args:
-        source: A tar, a pattern of tars, or a folder of them.
-        split: Split of the photos, or None for all.
-        cache: Folder of all caches, where counts are kept that needed a tar to be read.
-        progress: Receives shards.
-
-    Raises:
-        DataError: If there is no tar, one is damaged, or more than half of the photos of the split
-            have no caption.
-    """
+    """Find the tars of a source and count their photos."""
     shards = find_shards(source, split)
     counts = count_shards(shards, cache / _COUNTS, progress)
     stream = TarStream(tuple(shards), tuple(counts))
@@ -121,16 +110,7 @@ class ReadSample(NamedTuple):
 def read_samples(
     stream: TarStream, first: int, wants: Callable[[int], bool]
 ) -> Iterator[ReadSample]:
-    """Read a stream from a given photo on, without opening the tars before it.
-
-    Args:
-        stream: Stream whose shards are read in order.
-        first: Number of the first photo to read, counted from 0 at the first shard.
-        wants: Whether the bytes of a photo are wanted, by its number.
-
-    Raises:
-        DataError: If a tar cannot be used, or no longer.
-    """
+    """Read a stream from its photo `first` on; `wants` chooses by number whose bytes are read."""
     start = 0
     for shard, count in zip(stream.shards, stream.counts, strict=True):
         if first < start + count.photos:

@@ -34,15 +34,7 @@ class CheckedRegions:
     """
 
     def __init__(self, layout: RegionLayout, labels: RegionLabels | None = None) -> None:
-        """Check the first photo.
-
-        Args:
-            layout: Layout of the source.
-            labels: Labels from a file of their own, or None; a photo without labels does not exist.
-
-        Raises:
-            DataError: If the source has no photo, none with labels, or the first cannot be used.
-        """
+        """Check the first photo."""
         self.path = layout.path
         self._layout = layout
         self._labels = labels
@@ -71,11 +63,7 @@ class CheckedRegions:
         return iter(self._keys)
 
     def read(self, key: str) -> RegionSet:
-        """Read and check the regions of one photo.
-
-        Raises:
-            DataError: If there is no such photo, or its regions cannot be used.
-        """
+        """Read and check the regions of one photo."""
         if key not in self:
             raise DataError(self.path, None, f"no regions of a photo {brief(key)}")
         raw = self._raw(key)
@@ -176,15 +164,7 @@ class JoinedRegions:
     """Several sources as one: files of the splits, or parts of a large download."""
 
     def __init__(self, path: Path, stores: Sequence[RegionStore]) -> None:
-        """Join sources.
-
-        Args:
-            path: Path that stands for all of them.
-            stores: At least one store.
-
-        Raises:
-            DataError: If two stores have the same photo.
-        """
+        """Join sources."""
         self.path = path
         self._store_of: dict[str, RegionStore] = {}
         for store in stores:
@@ -210,11 +190,7 @@ class JoinedRegions:
         return iter(self._store_of)
 
     def read(self, key: str) -> RegionSet:
-        """Read a photo from the source that has it.
-
-        Raises:
-            DataError: If no source has it, or its regions cannot be used.
-        """
+        """Read a photo from the source that has it."""
         if key not in self._store_of:
             raise DataError(self.path, None, f"no regions of a photo {brief(key)}")
         return self._store_of[key].read(key)

@@ -113,11 +113,7 @@ def region_file(out: Path, photo_id: str) -> Path:
 
 
 def _claim(out: Path, detector: Detector) -> None:
-    """Record whose regions a folder holds, or refuse to mix them with another detector's.
-
-    Raises:
-        ConfigError: If they are another detector's.
-    """
+    """Record whose regions a folder holds, or refuse to mix them with another detector's."""
     note = out / MADE_BY
     try:
         made_by = json.loads(note.read_text(encoding="utf-8"))["detector"]

@@ -36,14 +36,7 @@ class FolderRegions:
     """
 
     def __init__(self, path: Path) -> None:
-        """List the photos.
-
-        Args:
-            path: Folder of the files, or of a ``NAME_att`` and a ``NAME_box``.
-
-        Raises:
-            DataError: If the folder cannot be read, holds no such file, or two of one photo.
-        """
+        """List the photos."""
         self.path = path
         vectors = _subfolder(path, _VECTORS)
         self._files, states = _list(vectors or path)
@@ -65,11 +58,7 @@ class FolderRegions:
         return key in self._files
 
     def read(self, key: str) -> RawRegions:
-        """Read the file of one photo, and that of its boxes.
-
-        Raises:
-            DataError: If one is missing or cannot be read.
-        """
+        """Read the file of one photo, and that of its boxes."""
         file = self._files[key]
         place = Place(file)
         if self._boxes is not None:
@@ -153,14 +142,7 @@ class PrecompRegions:
     """All splits of one folder; see `RegionLayout`."""
 
     def __init__(self, path: Path) -> None:
-        """Find the photos.
-
-        Args:
-            path: Folder to open.
-
-        Raises:
-            DataError: If `open_precomp` raises it.
-        """
+        """Find the photos."""
         self.path = path
         self._rows: dict[str, _Row] = {}
         self._images: dict[Path, np.ndarray] = {}

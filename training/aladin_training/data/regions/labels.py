@@ -25,16 +25,10 @@ from aladin_training.data.regions.store import (
 
 
 def parse_objects(value: object, place: Place) -> DetectedObjects:
-    """Parse the JSON of one photo.
+    """Parse the JSON of one photo: its objects, or an object with them as ``objects``.
 
-    Args:
-        value: A list of objects, each a name or ``{"class": ..., "rect": [x0, y0, x1, y1]}``; or an
-            object with such a list as ``objects``, or with the lists ``class`` (or ``labels``) and
-            ``boxes``, and optionally ``image_w`` and ``image_h``.
-        place: Place of the JSON, named in errors.
-
-    Raises:
-        DataError: If it has another form.
+    An object is a name or ``{"class": ..., "rect": [x0, y0, x1, y1]}``. In their place there may be
+    the lists ``class`` (or ``labels``) and ``boxes``, and beside them ``image_w`` and ``image_h``.
     """
     if isinstance(value, list):
         labels, boxes = _listed(cast(list[object], value), place)
@@ -63,11 +57,7 @@ def parse_objects(value: object, place: Place) -> DetectedObjects:
 
 
 def image_size(fields: dict[str, Any], place: Place) -> tuple[int, int] | None:
-    """Return the photo's width and height from ``image_w`` and ``image_h``, or None without them.
-
-    Raises:
-        DataError: If one of them is missing or not a whole number.
-    """
+    """Return the photo's ``image_w`` and ``image_h``, or None without them."""
     names = ("image_w", "image_h")
     if not any(name in fields for name in names):
         return None
@@ -128,24 +118,15 @@ class RegionLabels(Protocol):
         ...
 
     def read(self, key: str) -> DetectedObjects:
-        """Read the labels of a photo that exists.
-
-        Raises:
-            DataError: If they cannot be used.
-        """
+        """Read the labels of a photo that exists."""
         ...
 
 
 def open_labels(path: Path) -> RegionLabels:
-    """Open labels.
+    """Open labels: a table of ``id  JSON``, or a ``.json`` of one object with the ids as keys.
 
-    Args:
-        path: A table of ``id  JSON`` such as ``predictions.tsv``, read line by line; or a ``.json``
-            with one object whose keys are the ids, which is held in memory. The value of a photo is
-            described by `parse_objects`.
-
-    Raises:
-        DataError: If the file cannot be read, or has another format.
+    The former, such as ``predictions.tsv``, is read line by line, the latter is held in memory. The
+    value of a photo is described by `parse_objects`.
     """
     if path.suffix.lower() == ".tsv":
         return TableOfLabels(path)
@@ -158,11 +139,7 @@ class TableOfLabels:
     """One photo on each line: its id, a tab and JSON; see `RegionLabels`."""
 
     def __init__(self, path: Path) -> None:
-        """Find the photos.
-
-        Raises:
-            DataError: If `LineFile` raises it.
-        """
+        """Find the photos."""
         self.path = path
         self._lines = LineFile(path)
         self.fingerprint = file_fingerprint(path)
@@ -172,11 +149,7 @@ class TableOfLabels:
         return key in self._lines
 
     def read(self, key: str) -> DetectedObjects:
-        """Read the line of a photo.
-
-        Raises:
-            DataError: If it has not two columns, or the second is not JSON of objects.
-        """
+        """Read the line of a photo."""
         place, cells = self._lines.place(key), self._lines.read(key)
         if len(cells) != 2:
             raise place.error(f"expected an id and JSON, found {len(cells)} columns")
@@ -187,11 +160,7 @@ class JsonLabels:
     """One JSON object, held in memory; see `RegionLabels`."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file.
-
-        Raises:
-            DataError: If it is not a JSON object.
-        """
+        """Read the file."""
         self.path = path
         try:
             data: object = json.loads(path.read_bytes())
@@ -209,9 +178,5 @@ class JsonLabels:
         return key in self._photos
 
     def read(self, key: str) -> DetectedObjects:
-        """Parse a photo's value.
-
-        Raises:
-            DataError: If it is not JSON of objects.
-        """
+        """Parse a photo's value."""
         return parse_objects(self._photos[key], Place(self.path, part=f"photo {brief(key)}"))

@@ -27,15 +27,7 @@ class LineFile:
     """The lines of one file by key, which is the text before the first tab."""
 
     def __init__(self, path: Path) -> None:
-        """Find every line.
-
-        Args:
-            path: Path of the file; a ``.lineidx`` of the same name beside it is used and checked.
-
-        Raises:
-            DataError: If the file cannot be read, a line has no key, a key repeats, or the
-                ``.lineidx`` belongs to another file.
-        """
+        """Find every line; a ``.lineidx`` of the same name beside the file is used and checked."""
         self.path = path
         self._rows: dict[str, int] = {}
         lineidx = path.with_suffix(".lineidx")
@@ -73,12 +65,7 @@ class LineFile:
         return Place(self.path, self._rows[key] + 1, f"photo {key!r}")
 
     def read(self, key: str) -> list[bytes]:
-        """Return the cells of a key's line, including the key.
-
-        Raises:
-            DataError: If the line cannot be read, or is not one line because of a wrong
-                ``.lineidx``.
-        """
+        """Return the cells of a key's line, including the key."""
         row = self._rows[key]
         start, stop = (int(bound) for bound in self._bounds[row : row + 2])
         try:

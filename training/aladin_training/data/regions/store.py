@@ -60,11 +60,7 @@ class RegionStore(Protocol):
         ...
 
     def read(self, key: str) -> RegionSet:
-        """Read the regions of one photo; nothing else is read.
-
-        Raises:
-            DataError: If there is no such photo, or its regions cannot be used.
-        """
+        """Read the regions of one photo; nothing else is read."""
         ...
 
 
@@ -119,29 +115,12 @@ class RegionLayout(Protocol):
         ...
 
     def read(self, key: str) -> RawRegions:
-        """Read one photo that exists.
-
-        Raises:
-            DataError: If its data cannot be parsed.
-        """
+        """Read one photo that exists."""
         ...
 
 
 def decode_floats(text: str | bytes, rows: int, name: str, place: Place) -> FloatArray:
-    """Decode base64 of little-endian float32, row by row.
-
-    Args:
-        text: Text in base64.
-        rows: Number of rows, at least one.
-        name: Name of the cell, for errors.
-        place: Place of the cell, for errors.
-
-    Returns:
-        (rows, numbers), a copy.
-
-    Raises:
-        DataError: If it is not base64, or its length does not fit that many equal rows.
-    """
+    """Decode base64 of little-endian float32 into a copy, (rows, numbers)."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -153,11 +132,7 @@ def decode_floats(text: str | bytes, rows: int, name: str, place: Place) -> Floa
 
 
 def parse_count(value: object, name: str, place: Place) -> int:
-    """Return a whole number of at least one, from a cell or from JSON.
-
-    Raises:
-        DataError: If it is something else.
-    """
+    """Return a whole number of at least one, from a cell or from JSON."""
     if isinstance(value, bytes) and value.strip().isdigit():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -171,12 +146,6 @@ def file_fingerprint(path: Path) -> str:
 
     Files of regions are tens of gigabytes long: a digest of every byte would take as long as the
     work that it saves. Neither name nor date counts, so that a copy has the same fingerprint.
-
-    Args:
-        path: Path of the file.
-
-    Raises:
-        OSError: If it cannot be read.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size

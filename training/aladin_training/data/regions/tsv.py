@@ -38,15 +38,7 @@ COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 
 
 def parse_bottom_up(cells: list[bytes], place: Place) -> RawRegions:
-    """Parse a line of bottom-up attention.
-
-    Args:
-        cells: Cells in the order of `COLUMNS`.
-        place: Place of the line, named in errors.
-
-    Raises:
-        DataError: If a cell does not fit its column.
-    """
+    """Parse a line of bottom-up attention."""
     width, height, regions = (
         parse_count(cell, name, place) for name, cell in zip(COLUMNS[1:4], cells[1:4], strict=True)
     )
@@ -60,21 +52,13 @@ def parse_bottom_up(cells: list[bytes], place: Place) -> RawRegions:
 
 
 def parse_vinvl(cells: list[bytes], place: Place) -> RawRegions:
-    """Parse a line of ``id  num_boxes  features``.
-
-    Raises:
-        DataError: If a cell does not fit its column.
-    """
+    """Parse a line of ``id  num_boxes  features``."""
     regions = parse_count(cells[1], "num_boxes", place)
     return RawRegions(place, decode_floats(cells[2], regions, "features", place))
 
 
 def parse_vinvl_json(cells: list[bytes], place: Place) -> RawRegions:
-    """Parse a line of ``id  {...}``.
-
-    Raises:
-        DataError: If the second cell is not JSON of one of the two forms.
-    """
+    """Parse a line of ``id  {...}``."""
     data = parse_json(cells[1], place)
     if isinstance(data, dict):
         fields = cast(dict[str, Any], data)
@@ -128,14 +112,7 @@ class TsvRegions:
     """One table; see `RegionLayout`."""
 
     def __init__(self, path: Path) -> None:
-        """Find the photos of a table.
-
-        Args:
-            path: Path of the table; see `LineFile`.
-
-        Raises:
-            DataError: If the table cannot be read, or is of an unknown kind.
-        """
+        """Find the photos of a table."""
         self.path = path
         self._lines = LineFile(path)
         first = next(self._lines.keys())
@@ -156,11 +133,7 @@ class TsvRegions:
         return key in self._lines
 
     def read(self, key: str) -> RawRegions:
-        """Read the line of one photo.
-
-        Raises:
-            DataError: If the line cannot be parsed.
-        """
+        """Read the line of one photo."""
         place, cells = self._lines.place(key), self._lines.read(key)
         if len(cells) != self._columns:
             reason = f"expected {self._columns} columns, as on line 1, found {len(cells)}"
