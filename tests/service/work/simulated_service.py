@@ -18,13 +18,13 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.errors import OverloadedError
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered, SearchJob, TextQuery
+from aladin_service.search.job import Answered
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.queues import QueryQueue
+from tests.service.searching import search_job
 
 _BATCHES = (1, 4, 8, 16, 32)
 _PROMISED = 8  # times the time of a lone query
@@ -175,11 +175,8 @@ class SimulatedService:
         """Send a request; return the seconds after which it may be sent again, or 0."""
         started_s, wait_s = self.now_s, 0
         await self._http(self._machine.http_s / 2)
-        job = SearchJob(
-            query=TextQuery("a"), target="images", options=SearchOptions(), received_s=self.now_s
-        )
         try:
-            await self._queue.answer(job)
+            await self._queue.answer(search_job())
             await self._http(self._machine.http_s / 2)
         except OverloadedError as error:
             await self._http(self._machine.refusal_s)

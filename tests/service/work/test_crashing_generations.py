@@ -6,28 +6,14 @@ import pytest
 
 from aladin_service.work import crashing_generations
 from aladin_service.work.crashing_generations import Attempt, CrashingGenerations, is_fault
+from tests.service.work.published import Clock
 
 FIRST, SECOND = Attempt((1, 10), 1), Attempt((1, 11), 2)
 
 
-class Clock:
-    """Time that a test moves on.
-
-    Attributes:
-        now_s: what is read.
-    """
-
-    now_s = 100.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+@pytest.fixture(autouse=True)
+def patched_clock(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crashing_generations, "time", clock)
-    return clock
 
 
 @pytest.mark.parametrize("how", ["SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGSYS"])
@@ -56,11 +42,11 @@ def test_an_end_that_may_come_from_elsewhere_counts_when_it_comes_twice_in_a_row
 
 def test_three_faults_within_a_minute_while_it_is_searched(clock: Clock) -> None:
     crashing = CrashingGenerations()
-    for second in (100.0, 131.0, 160.1, 191.1):  # three of them always take longer
+    for second in (1000.0, 1031.0, 1060.1, 1091.1):  # three of them always take longer
         clock.now_s = second
         assert not crashing.ended_searching(SECOND, "SIGSEGV")
         assert not crashing.ended_searching(FIRST, "SIGKILL")
-    clock.now_s = 220.1
+    clock.now_s = 1120.1
     assert crashing.ended_searching(SECOND, "SIGBUS")
     assert crashing.reasons == {SECOND: "3 processes died while searching it (last: SIGBUS)"}
     assert not crashing.ended_searching(SECOND, "SIGBUS")

@@ -5,26 +5,23 @@ from __future__ import annotations
 import gc
 import logging
 import shutil
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.source_items import TextItem
-from aladin_index.format.disk import only_builder, sole_use
+from aladin_index.format.disk import sole_use
 from aladin_index.format.layout import (
     CURRENT,
-    NEW_GENERATION,
     generation_folder,
     set_live_generation,
 )
-from aladin_index.format.manifest import read_manifest, write_manifest
+from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.published import rollback_index
-from aladin_index.generations.writer import publish_generation
 from aladin_index.search.collection import SearchBackend
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
@@ -43,24 +40,15 @@ from aladin_service.work.jobs import AddItems, GetItem
 from aladin_service.work.sources import FilesSource
 from aladin_service.work.worker import Worker, WorkerPlan
 from tests.service.searching import search_for
+from tests.service.work.published import Clock, publish_copy
 
 
 @pytest.fixture
-def index(index_folder: Path, tmp_path: Path) -> Path:
-    """An index that a test may change."""
-    return Path(shutil.copytree(index_folder, tmp_path / "index"))
-
-
-def publish_copy(index: Path, number: int, damage: str | None = None) -> None:
-    """Publish generation 1 again under another number; `damage` names a file to be zeros then."""
-    with only_builder(index):
-        folder = index / NEW_GENERATION
-        shutil.copytree(generation_folder(index, 1), folder)
-        write_manifest(folder, replace(read_manifest(folder), generation=number))
-        if damage is not None:
-            content = (folder / damage).read_bytes()
-            (folder / damage).write_bytes(content[:128] + bytes(len(content) - 128))
-        publish_generation(index, folder, number)
+def live(index: Path) -> Iterator[LiveIndex]:
+    """Follows the index, whose first generation is open."""
+    with closing(LiveIndex(index, Opening())) as live:
+        live.open()
+        yield live
 
 
 def generations_mapped(index: Path) -> set[str]:
@@ -101,10 +89,8 @@ def test_the_old_generation_is_closed_when_its_last_query_ends(index: Path) -> N
     "damage", ["images/embeddings.npy", "texts/items.sqlite", "texts/ann.faiss"]
 )
 def test_a_broken_generation_is_refused_and_the_old_one_stays(
-    index: Path, damage: str, caplog: pytest.LogCaptureFixture
+    index: Path, live: LiveIndex, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    live = LiveIndex(index, Opening())
-    live.open()
     publish_copy(index, 2, damage)
     for _ in range(3):
         live.try_to_open()
@@ -121,14 +107,11 @@ def test_a_broken_generation_is_refused_and_the_old_one_stays(
     live.open()
     assert live.state == LiveState(1)
     live.changer()
-    live.close()
 
 
 def test_a_generation_that_is_put_right_is_taken_up(
-    index: Path, monkeypatch: pytest.MonkeyPatch
+    index: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live = LiveIndex(index, Opening())
-    live.open()
     publish_copy(index, 2)
     tokens = generation_folder(index, 2) / "images" / "tokens.npy"
     away = tokens.rename(index / "tokens.npy")
@@ -140,7 +123,6 @@ def test_a_generation_that_is_put_right_is_taken_up(
     assert not live.is_current
     live.open()
     assert live.state == LiveState(2)
-    live.close()
 
 
 def test_a_generation_is_warmed_up_before_it_answers(index: Path) -> None:
@@ -169,7 +151,7 @@ def test_a_generation_is_refused_whose_network_cannot_encode(index: Path) -> Non
     assert generations_mapped(index) == set()
 
 
-def test_one_that_starts_later_goes_on_with_what_the_others_have(index: Path) -> None:
+def test_a_later_worker_serves_the_generation_of_the_others(index: Path) -> None:
     publish_copy(index, 2, "images/embeddings.npy")
     alone = LiveIndex(index, Opening())
     with pytest.raises(IndexCorruptError):
@@ -187,9 +169,7 @@ def test_one_that_starts_later_goes_on_with_what_the_others_have(index: Path) ->
     live.close()
 
 
-def test_an_unreadable_current_is_refused(index: Path) -> None:
-    live = LiveIndex(index, Opening())
-    live.open()
+def test_an_unreadable_current_is_refused(index: Path, live: LiveIndex) -> None:
     (index / CURRENT).unlink()
     (index / CURRENT).write_text("7 of 9\n")
     live.try_to_open()
@@ -199,10 +179,9 @@ def test_an_unreadable_current_is_refused(index: Path) -> None:
     set_live_generation(index, 1)
     live.open()
     assert live.state == LiveState(1)
-    live.close()
 
 
-def test_what_was_removed_does_not_make_a_generation_unsound(index: Path) -> None:
+def test_a_generation_with_deletions_is_sound(index: Path) -> None:
     writer = ChangesWriter(index, read_manifest(generation_folder(index, 1)).model.id)
     writer.delete("images", ["plain", "bike 2?"])
     writer.close()
@@ -215,12 +194,11 @@ def test_what_was_removed_does_not_make_a_generation_unsound(index: Path) -> Non
 @pytest.mark.parametrize("fault", [MemoryError(), RuntimeError("std::bad_alloc"), KeyError("a")])
 def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again(
     index: Path,
+    live: LiveIndex,
     fault: Exception,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    live = LiveIndex(index, Opening())
-    live.open()
     publish_copy(index, 2)
     opened = FilesSource.open
     opens: list[int | None] = []
@@ -248,30 +226,25 @@ def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again
     live.refresh()
     assert live.state == LiveState(2)
     live.changer()
-    live.close()
 
 
 def test_a_refused_generation_is_tried_again_after_longer_and_longer_waits(
-    index: Path, monkeypatch: pytest.MonkeyPatch
+    index: Path, live: LiveIndex, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_s, opens = 1000.0, []
-    clock = SimpleNamespace(monotonic=lambda: now_s)
+    opens: list[float] = []
     monkeypatch.setattr(hot_swap, "time", clock)
-    live = LiveIndex(index, Opening())
-    live.open()
     publish_copy(index, 2)
 
     def fail(*_: object) -> object:
-        opens.append(now_s)
+        opens.append(clock.now_s)
         raise MemoryError
 
     monkeypatch.setattr(FilesSource, "open", fail)
-    while now_s < 1000 + 200:
+    while clock.now_s < 1000 + 200:
         live.refresh()
-        now_s += 0.5
+        clock.now_s += 0.5
     waits = [later - earlier for earlier, later in pairwise(opens)]
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
-    live.close()
 
 
 def test_a_fallback_that_fails_in_an_unforeseen_way_leaves_nothing(
@@ -300,7 +273,7 @@ def replace_folder(index: Path, backup: Path, *, removed: bool) -> None:
 
 
 @pytest.mark.parametrize("removed", [False, True])
-def test_a_folder_that_was_replaced_is_what_is_searched_and_changed(
+def test_a_replaced_folder_is_searched_and_changed(
     index: Path, tmp_path: Path, removed: bool
 ) -> None:
     settings = ServiceSettings(query_precision="float32")
@@ -337,13 +310,12 @@ def _is_known(worker: Worker, item_id: str) -> bool:
     return True
 
 
-def test_a_current_that_names_the_same_again_opens_nothing_anew(index: Path) -> None:
-    live = LiveIndex(index, Opening())
-    live.open()
+def test_the_same_generation_published_again_is_not_opened_again(
+    index: Path, live: LiveIndex
+) -> None:
     searcher = live.searcher()
     set_live_generation(index, 1)
     assert not live.is_current
     live.refresh()
     assert live.is_current
     assert live.searcher() is searcher
-    live.close()

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import signal
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aladin_index.encode.source_items import TextItem
-from aladin_index.format.disk import only_builder
-from aladin_index.format.layout import (
-    CURRENT,
-    NEW_GENERATION,
-    EngineLocation,
-    generation_folder,
-    write_location,
-)
-from aladin_index.format.manifest import read_manifest, write_manifest
+from aladin_index.format.layout import CURRENT, EngineLocation, write_location
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex
-from aladin_index.generations.writer import publish_generation
-from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     EngineUnavailableError,
     GenerationRefusedError,
@@ -41,9 +32,8 @@ from aladin_network.errors import (
     WorkerDiedError,
 )
 from aladin_network.photos.memory import WithdrawnError, check_wanted
-from aladin_network.types import Target
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered, Query, SearchJob, TextQuery
+from aladin_service.search.job import Answered
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import crashing_generations, worker_link
 from aladin_service.work import processes as process_workers
@@ -55,6 +45,8 @@ from aladin_service.work.processes import ProcessWorkers
 from aladin_service.work.sources import FilesSource
 from aladin_service.work.worker import Job, Worker, WorkerPlan
 from aladin_service.work.worker_link import WorkerLink
+from tests.service.searching import search_job
+from tests.service.work.published import publish_copy
 
 pytestmark = pytest.mark.anyio
 
@@ -62,38 +54,44 @@ Start = Callable[..., AbstractAsyncContextManager[ProcessWorkers]]
 
 # For a worker to be replaced, on a machine that does much else.
 _LONG_S = 30.0
+ADD = AddItems("texts", (TextItem(id="new", text="a red dog"),), "error")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> AsyncIterator[None]:
+    """Replacing a worker may take longer than usual on a machine that does much else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process_workers, "_MISSING_S", _LONG_S)
+        yield
+
+
+@asynccontextmanager
+async def running(plan: WorkerPlan) -> AsyncGenerator[ProcessWorkers]:
+    workers = ProcessWorkers(plan, Metrics())
+    try:
+        await workers.start()
+        yield workers
+    finally:
+        await workers.stop()
+
+
+def plan_of(index: Path, **settings: float) -> WorkerPlan:
+    chosen = ServiceSettings(**{"workers": 2, "query_precision": "float32", **settings})
+    return WorkerPlan(index=index, settings=chosen)
 
 
 @pytest.fixture
-def index(index_folder: Path, tmp_path: Path) -> Path:
-    """An index that a test may change."""
-    return Path(shutil.copytree(index_folder, tmp_path / "index"))
-
-
-@pytest.fixture
-def start(index: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+def start(index: Path) -> Start:
     """Starts workers of the index: ``async with start(workers=2) as workers``."""
-
-    # Replacing a worker may take longer than that on a machine that does much else.
-    monkeypatch.setattr(process_workers, "_MISSING_S", _LONG_S)
-
-    @asynccontextmanager
-    async def run(**settings: float) -> AsyncGenerator[ProcessWorkers]:
-        limits = ServiceSettings(**{"workers": 2, "query_precision": "float32", **settings})
-        workers = ProcessWorkers(WorkerPlan(index=index, settings=limits), Metrics())
-        try:
-            await workers.start()
-            yield workers
-        finally:
-            await workers.stop()
-
-    return run
+    return lambda **settings: running(plan_of(index, **settings))
 
 
-def search(text: str = "a dog", target: Target = "images", k: int = 100) -> SearchJob:
-    query: Query = TextQuery(text)
-    options = SearchOptions(k=k)
-    return SearchJob(query=query, target=target, options=options, received_s=time.monotonic())
+@pytest.fixture(scope="module")
+async def shared(index_folder: Path) -> AsyncIterator[ProcessWorkers]:
+    """Two workers that answer one query at a time; each test leaves both ready."""
+    plan = plan_of(index_folder, max_batch=1, query_threads=1, max_wait_ms=60_000)
+    async with running(plan) as workers:
+        yield workers
 
 
 def ids(answered: Answered) -> list[str]:
@@ -115,14 +113,16 @@ def is_alive(pid: int) -> bool:
     return fields[0] != "Z"
 
 
-async def test_they_answer_share_what_is_added_and_follow_what_is_published(
+async def test_workers_share_what_is_added_and_follow_what_is_published(
     start: Start, index: Path
 ) -> None:
     async with start() as workers:
         health = workers.health()
         assert (health.wanted, health.alive, health.generation) == (2, 2, 1)
         first, second = health.pids.values()
-        answers = await asyncio.gather(*(workers.search(search(f"a {n} dog")) for n in range(20)))
+        answers = await asyncio.gather(
+            *(workers.search(search_job(f"a {n} dog")) for n in range(20))
+        )
         assert all(len(ids(answer)) == 6 for answer in answers)
         with pytest.raises(UnknownItemError, match="'nobody'"):
             await workers.call(GetItem("images", "nobody"))
@@ -131,17 +131,21 @@ async def test_they_answer_share_what_is_added_and_follow_what_is_published(
         for number in range(6):
             item = TextItem(id=f"new {number}", text=f"a red dog {number}")
             await workers.call(AddItems("texts", (item,), "error"))
-            found = await asyncio.gather(*(workers.search(search(target="texts")) for _ in "12345"))
+            found = await asyncio.gather(*map(workers.search, texts()))
             assert all(f"new {number}" in ids(answer) for answer in found)
 
         # So it is with a generation that somebody else publishes.
         await asyncio.to_thread(compact_index, index, keep=0)
-        found = await asyncio.gather(*(workers.search(search(target="texts")) for _ in "12345"))
+        found = await asyncio.gather(*map(workers.search, texts()))
         assert {answer.generation for answer in found} == {2}
-        # One that has nothing to do follows as well.
+        # A worker that has nothing to do follows as well.
         await until(lambda: _drop(index))
         assert workers.health().generation == 2
     await until(lambda: not is_alive(first) and not is_alive(second))
+
+
+def texts() -> list[Any]:
+    return [search_job(target="texts", k=100) for _ in range(5)]
 
 
 def _drop(index: Path) -> bool:
@@ -150,24 +154,23 @@ def _drop(index: Path) -> bool:
     return not (index / "generations" / "000001").exists()
 
 
-async def test_a_worker_that_is_killed_takes_nothing_with_it_that_it_had_not_begun(
-    start: Start,
+async def test_work_that_a_killed_worker_had_not_begun_goes_to_the_other(
+    shared: ProcessWorkers,
 ) -> None:
-    async with start(workers=2, max_batch=1, query_threads=1, max_wait_ms=60_000) as workers:
-        victim, other = workers.health().pids.values()
-        os.kill(victim, signal.SIGSTOP)  # it reads no more: whatever it is sent, it does not begin
-        waiting = [asyncio.create_task(workers.search(search(f"dog {n}"))) for n in range(12)]
-        jobs = [asyncio.create_task(workers.call(DescribeIndex())) for _ in range(12)]
-        await asyncio.sleep(0)
-        os.kill(victim, signal.SIGKILL)
-        await until(lambda: not workers.health().ready)
-        assert list(workers.health().pids.values()) == [other]
-        answers = await asyncio.gather(*waiting)
-        assert all(len(ids(answer)) == 6 for answer in answers)
-        assert all(state.manifest.generation == 1 for state in await asyncio.gather(*jobs))
-        await until(lambda: workers.health().ready)
-        assert len(set(workers.health().pids.values()) - {victim, other}) == 1
-        assert not is_alive(victim)
+    victim, other = shared.health().pids.values()
+    os.kill(victim, signal.SIGSTOP)  # it reads no more: whatever it is sent, it does not begin
+    waiting = [asyncio.create_task(shared.search(search_job(f"dog {n}"))) for n in range(12)]
+    jobs = [asyncio.create_task(shared.call(DescribeIndex())) for _ in range(12)]
+    await asyncio.sleep(0)
+    os.kill(victim, signal.SIGKILL)
+    await until(lambda: not shared.health().ready)
+    assert list(shared.health().pids.values()) == [other]
+    answers = await asyncio.gather(*waiting)
+    assert all(len(ids(answer)) == 6 for answer in answers)
+    assert all(await asyncio.gather(*jobs))
+    await until(lambda: shared.health().ready)
+    assert len(set(shared.health().pids.values()) - {victim, other}) == 1
+    assert not is_alive(victim)
 
 
 @pytest.mark.slow
@@ -175,55 +178,57 @@ async def test_a_worker_that_hangs_is_killed_and_replaced(start: Start) -> None:
     async with start(workers=1, job_timeout_s=1.5) as workers:
         (pid,) = workers.health().pids.values()
         os.kill(pid, signal.SIGSTOP)
-        answer = await workers.search(search())  # of the next worker
+        answer = await workers.search(search_job())  # of the next worker
         assert len(ids(answer)) == 6
         assert not is_alive(pid)
 
 
-async def test_what_a_worker_has_begun_fails_with_it(start: Start) -> None:
-    async with start(workers=1) as workers:
+async def test_a_batch_that_takes_too_long_ends_its_worker(index: Path, tmp_path: Path) -> None:
+    # Its status thread goes on to report that it is alive.
+    settings = ServiceSettings(workers=1, job_timeout_s=1.0, query_precision="float32")
+    plan = SlowPlan(index=index, settings=settings, slow=tmp_path / "slow")
+    async with running(plan) as workers:
+        (pid,) = workers.health().pids.values()
+        (tmp_path / "slow").touch()
         with pytest.raises(WorkerDiedError):
-            await workers.call(EndWorker())
-        assert not workers.health().ready
-        assert len(ids(await workers.search(search()))) == 6  # of the next worker
-        await until(lambda: workers.health().ready)
+            await workers.search(search_job())
+        (tmp_path / "slow").unlink()
+        assert len(ids(await workers.search(search_job()))) == 6
+        assert pid not in workers.health().pids.values()
 
 
-async def test_what_cannot_be_sent_fails_alone(start: Start) -> None:
+async def test_a_job_that_ends_its_worker_fails_alone(shared: ProcessWorkers) -> None:
+    with pytest.raises(WorkerDiedError):
+        await shared.call(EndWorker())
+    assert not shared.health().ready
+    assert len(ids(await shared.search(search_job()))) == 6
+    await until(lambda: shared.health().ready)
+
+
+async def test_work_and_results_that_cannot_be_sent_fail_alone(shared: ProcessWorkers) -> None:
     endless: list[object] = []
     for _ in range(10_000):
         endless = [endless]
-    query, options = TextQuery("a dog"), SearchOptions(filter={"a": endless})
-    deep = SearchJob(query=query, target="images", options=options, received_s=time.monotonic())
-    async with start(workers=1, query_threads=1) as workers:
-        (pid,) = workers.health().pids.values()
-        for _ in range(5):  # more than there are threads for either
-            with pytest.raises(RecursionError):
-                await workers.search(deep)
-            with pytest.raises(RecursionError):
-                await workers.call(ReturnDeep(endless))
-            with pytest.raises(UnforeseenError, match="RecursionError"):
-                await workers.call(ReturnDeep([]))
-        assert len(ids(await workers.search(search()))) == 6
-        assert list(workers.health().pids.values()) == [pid]
+    pids = shared.health().pids
+    for _ in range(5):  # more than there are threads for either
+        with pytest.raises(RecursionError):
+            await shared.search(search_job(filter={"a": endless}))
+        with pytest.raises(RecursionError):
+            await shared.call(ReturnDeep(endless))
+        with pytest.raises(UnforeseenError, match="RecursionError"):
+            await shared.call(ReturnDeep([]))
+    assert len(ids(await shared.search(search_job()))) == 6
+    assert shared.health().pids == pids
 
 
-async def test_a_worker_that_cannot_be_started_is_tried_again(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+async def test_a_job_that_has_begun_hears_that_nobody_waits_for_it(
+    shared: ProcessWorkers, tmp_path: Path
 ) -> None:
-    begin = worker_link.start_process
-    faults: list[Exception] = [OSError("no room"), EOFError("the server of forks is gone")]
-
-    def begin_later(plan: WorkerPlan) -> object:
-        if faults:
-            raise faults.pop()
-        return begin(plan)
-
-    monkeypatch.setattr(worker_link, "start_process", begin_later)
-    async with start(workers=1) as workers:
-        assert not workers.health().ready
-        await until(lambda: workers.health().ready)
-        assert len(ids(await workers.search(search()))) == 6
+    job = asyncio.create_task(shared.call(WaitUntilWithdrawn(tmp_path)))
+    await until((tmp_path / "begun").exists)
+    job.cancel()
+    await until((tmp_path / "withdrawn").exists)
+    assert len(ids(await shared.search(search_job()))) == 6
 
 
 @pytest.mark.slow
@@ -236,11 +241,13 @@ async def test_all_are_replaced_when_the_server_of_forks_is_killed(start: Start)
         await until(lambda: not any(map(is_alive, before)))
         await until(lambda: not before & set(workers.health().pids.values()))
         await until(lambda: workers.health().ready)
-        assert len(ids(await workers.search(search()))) == 6
+        assert len(ids(await workers.search(search_job()))) == 6
 
 
 @pytest.mark.slow
-async def test_a_broken_generation_is_told_and_outlived(start: Start, index: Path) -> None:
+async def test_a_broken_generation_is_reported_while_the_previous_one_answers(
+    start: Start, index: Path
+) -> None:
     async with start(workers=2) as workers:
         (index / CURRENT).unlink()
         (index / CURRENT).write_text("no number\n")
@@ -252,29 +259,34 @@ async def test_a_broken_generation_is_told_and_outlived(start: Start, index: Pat
         os.kill(next(iter(health.pids.values())), signal.SIGKILL)
         await until(lambda: not workers.health().ready)
         await until(lambda: workers.health().ready)
-        answers = await asyncio.gather(*(workers.search(search(f"dog {n}")) for n in range(10)))
+        answers = await asyncio.gather(*(workers.search(search_job(f"dog {n}")) for n in range(10)))
         assert {answer.generation for answer in answers} == {1}
 
 
-async def test_nobody_waits_for_workers_that_cannot_be_started(
+async def test_without_workers_that_can_be_started_everything_is_refused_until_there_is_one(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither what waits, nor what another worker was to take over, nor what comes then."""
+    """What waits, what another worker was to take over, and what comes then."""
     begin = worker_link.start_process
-    faults: list[bool] = []
+    faults: list[Exception] = [OSError("no room"), EOFError("the server of forks is gone")]
+    broken: list[bool] = []
 
-    def begin_or_fail(plan: WorkerPlan) -> object:
+    def begin_later(plan: WorkerPlan) -> object:
         if faults:
+            raise faults.pop()
+        if broken:
             raise OSError("no room")
         return begin(plan)
 
+    monkeypatch.setattr(worker_link, "start_process", begin_later)
     async with start(workers=1, max_batch=1, query_threads=1, max_wait_ms=60_000) as workers:
+        assert not workers.health().ready  # it is tried again
+        await until(lambda: workers.health().ready)
         (pid,) = workers.health().pids.values()
-        monkeypatch.setattr(worker_link, "start_process", begin_or_fail)
         monkeypatch.setattr(process_workers, "_MISSING_S", 1.0)
-        faults.append(True)
+        broken.append(True)
         os.kill(pid, signal.SIGSTOP)  # some are sent to it, and it does not begin
-        waiting = [asyncio.create_task(workers.search(search(f"dog {n}"))) for n in range(6)]
+        waiting = [asyncio.create_task(workers.search(search_job(f"dog {n}"))) for n in range(6)]
         waiting += [asyncio.create_task(workers.call(DescribeIndex())) for _ in range(6)]
         await asyncio.sleep(0.05)
         os.kill(pid, signal.SIGKILL)
@@ -282,14 +294,14 @@ async def test_nobody_waits_for_workers_that_cannot_be_started(
             results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(result) for result in results] == [NoWorkerError] * 12
         assert isinstance(workers.refusal("text"), NoWorkerError)
-        for refused in (workers.search(search()), workers.call(DescribeIndex())):
+        for refused in (workers.search(search_job()), workers.call(DescribeIndex())):
             with pytest.raises(NoWorkerError):
                 await refused
-        faults.clear()
+        broken.clear()
         await until(lambda: workers.health().ready)
         assert workers.refusal("text") is None
-        assert len(ids(await workers.search(search()))) == 6
-        assert (await workers.call(DescribeIndex())).manifest.generation == 1
+        assert len(ids(await workers.search(search_job()))) == 6
+        assert await workers.call(DescribeIndex())
 
 
 @pytest.mark.parametrize(
@@ -308,10 +320,10 @@ async def test_nobody_waits_for_workers_that_cannot_be_started(
         (LiveState(None, 2, "damaged"), [LiveState(2)], True),
     ],
 )
-def test_a_worker_is_behind_that_refuses_what_another_has_taken_up(
+def test_a_worker_that_refuses_what_another_has_opened_is_behind(
     index: Path, mine: LiveState | None, others: list[LiveState | None], behind: bool
 ) -> None:
-    plan = WorkerPlan(index=index, settings=ServiceSettings(workers=2))
+    plan = plan_of(index)
     workers = ProcessWorkers(plan, Metrics())
     links = [WorkerLink(place, plan, lambda *_: None) for place in range(1 + len(others))]
     for link, live in zip(links, [mine, *others], strict=True):
@@ -323,15 +335,6 @@ def test_a_worker_is_behind_that_refuses_what_another_has_taken_up(
     for link in ended:
         link.ended.set()
         assert not workers._can_serve(link)
-
-
-def publish_copy(index: Path, number: int) -> None:
-    """Publish generation 1 again under another number."""
-    with only_builder(index):
-        folder = index / NEW_GENERATION
-        shutil.copytree(generation_folder(index, 1), folder)
-        write_manifest(folder, replace(read_manifest(folder), generation=number))
-        publish_generation(index, folder, number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,80 +362,95 @@ class DeadlyPlan(WorkerPlan):
         return super().make(*arguments)
 
 
-async def test_a_generation_that_ends_who_opens_it_is_refused_and_tried_aside(
-    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_workers, "_MISSING_S", _LONG_S)
-    monkeypatch.setattr(crashing_generations, "_FIRST_RETRY_S", 1.0)
-    monkeypatch.setattr(crashing_generations, "_LONGEST_RETRY_S", 1.0)
-    damage = tmp_path / "damage"
-    damage.touch()
+@dataclass(frozen=True, kw_only=True)
+class SlowPlan(WorkerPlan):
+    """Of workers whose queries take long for as long as a file is there."""
+
+    slow: Path
+
+    def make(self, *arguments: Any) -> Worker:
+        worker, slow = super().make(*arguments), self.slow
+        answer = worker.answer
+
+        def answer_late(*batch: Any) -> Any:
+            while slow.exists():
+                time.sleep(0.01)
+            return answer(*batch)
+
+        worker.answer = answer_late
+        return worker
+
+
+@pytest.fixture
+def damage(index: Path, tmp_path: Path) -> tuple[DeadlyPlan, Path]:
+    """A plan of workers that die at generation 2, and the file that makes them."""
+    file = tmp_path / "damage"
+    file.touch()
     settings = ServiceSettings(workers=2, query_precision="float32")
-    plan = DeadlyPlan(index=index, settings=settings, damage=damage)
-    metrics = Metrics()
-    workers = ProcessWorkers(plan, metrics)
-    try:
-        await workers.start()
+    return DeadlyPlan(index=index, settings=settings, damage=file), file
+
+
+async def test_a_generation_that_crashes_workers_is_refused_until_a_trial_opens_it(
+    index: Path,
+    damage: tuple[DeadlyPlan, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(crashing_generations, "_FIRST_RETRY_S", 0.5)
+    monkeypatch.setattr(crashing_generations, "_LONGEST_RETRY_S", 0.5)
+    caplog.set_level(logging.INFO, process_workers.__name__)
+    plan, file = damage
+    async with running(plan) as workers:
         assert workers.health().generation == 1
         await asyncio.to_thread(publish_copy, index, 2)
         await until(lambda: workers.health().ready and workers.health().refused is not None)
         health = workers.health()
         assert health.generation == 1
         assert "000002: a process died while opening it (SIGSEGV)" in (health.refused or "")
-        assert (await workers.search(search())).generation == 1
+        assert (await workers.search(search_job())).generation == 1
         with pytest.raises(GenerationRefusedError):
-            await workers.call(AddItems("texts", (TextItem(id="new", text="a dog"),), "error"))
-        # It is tried again and again, and no worker ends by that.
-        await asyncio.sleep(4)
+            await workers.call(ADD)
+        # It is tried again, and no worker ends by that.
+        await until(lambda: "trial of the published generation ended: SIGSEGV" in caplog.text)
         assert workers.health() == health
 
-        damage.unlink()  # the files are put right
+        file.unlink()  # the files are put right
         await until(lambda: workers.health().generation == 2 and workers.health().ready)
         assert workers.health().refused is None
         assert workers.health().pids == health.pids
-        await workers.call(AddItems("texts", (TextItem(id="new", text="a dog"),), "error"))
-    finally:
-        await workers.stop()
+        await workers.call(ADD)
 
 
-async def test_a_service_that_starts_with_a_deadly_generation_answers_that_none_is_there(
-    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_service_that_starts_with_a_deadly_generation_reports_that_none_is_live(
+    index: Path, damage: tuple[DeadlyPlan, Path]
 ) -> None:
-    monkeypatch.setattr(process_workers, "_MISSING_S", _LONG_S)
-    damage = tmp_path / "damage"
-    damage.touch()
+    plan, file = damage
     publish_copy(index, 2)
-    settings = ServiceSettings(workers=2, query_precision="float32")
-    plan = DeadlyPlan(index=index, settings=settings, damage=damage)
     prepare_processes(index)
     assert await asyncio.to_thread(try_in_process, plan) == "SIGSEGV"
-    workers = ProcessWorkers(plan, Metrics())
-    try:
-        await workers.start()
+    async with running(plan) as workers:
         await until(lambda: workers.health().alive == 2)
         assert (workers.health().generation, workers.health().ready) == (None, False)
         assert "SIGSEGV" in (workers.health().refused or "")
         with pytest.raises(IndexNotReadyError, match="damaged"):
-            await workers.search(search())
+            await workers.search(search_job())
         await asyncio.to_thread(rollback_index, index, 1)
         await until(lambda: workers.health().ready)
-        assert (await workers.search(search())).generation == 1
-    finally:
-        await workers.stop()
-    damage.unlink()
+        assert (await workers.search(search_job())).generation == 1
+    file.unlink()
     assert await asyncio.to_thread(try_in_process, plan) == "exit status 0"
 
 
-async def test_a_generation_at_which_workers_end_again_and_again_gives_way_to_the_one_before(
+async def test_a_generation_at_which_workers_crash_again_and_again_gives_way_to_the_previous_one(
     start: Start, index: Path
 ) -> None:
-    async with start(workers=2) as workers:
+    async with start() as workers:
         with pytest.raises(WorkerDiedError):  # there is none before: nothing could be better
             await workers.call(EndWorker(signal.SIGSEGV))
         await until(lambda: workers.health().ready)
         await asyncio.to_thread(publish_copy, index, 2)
         await until(lambda: workers.health().generation == 2)
-        await workers.call(AddItems("texts", (TextItem(id="new", text="a dog"),), "error"))
+        await workers.call(ADD)
         for _ in range(3):
             await until(lambda: workers.health().ready and workers.health().generation == 2)
             await workers.call(DescribeIndex())
@@ -440,9 +458,9 @@ async def test_a_generation_at_which_workers_end_again_and_again_gives_way_to_th
                 await workers.call(EndWorker(signal.SIGSEGV))
         await until(lambda: workers.health().ready and workers.health().generation == 1)
         assert "3 processes died while searching it" in (workers.health().refused or "")
-        assert (await workers.search(search())).generation == 1
+        assert (await workers.search(search_job())).generation == 1
         with pytest.raises(GenerationRefusedError):
-            await workers.call(AddItems("texts", (TextItem(id="more", text="a dog"),), "error"))
+            await workers.call(ADD)
         await asyncio.to_thread(publish_copy, index, 3)
         await until(lambda: workers.health().generation == 3 and workers.health().refused is None)
 
@@ -486,18 +504,13 @@ async def test_workers_start_while_the_engine_is_away(index: Path, tmp_path: Pat
         port = taken.getsockname()[1]
     nobody = EngineLocation(url=f"http://127.0.0.1:{port}", name="photos")
     write_location(folder, nobody)
-    settings = ServiceSettings(workers=2, engine_timeout_s=0.2)
-    workers = ProcessWorkers(WorkerPlan(index=folder, settings=settings), Metrics())
-    try:
-        await workers.start()
+    async with running(plan_of(folder, engine_timeout_s=0.2)) as workers:
         health = workers.health()
         assert (health.alive, health.engine, health.ready) == (2, "unavailable", False)
         with pytest.raises(EngineUnavailableError):
-            await workers.search(search())
+            await workers.search(search_job())
         with pytest.raises(EngineUnavailableError):
             await workers.call(GetItem("images", "plain"))
-    finally:
-        await workers.stop()
 
 
 @dataclass(frozen=True)
@@ -516,14 +529,3 @@ class WaitUntilWithdrawn(Job[None]):
                 (self.folder / "withdrawn").touch()
                 raise
             time.sleep(0.01)
-
-
-async def test_a_job_that_has_begun_hears_that_nobody_waits_for_it(
-    start: Start, tmp_path: Path
-) -> None:
-    async with start(workers=1) as workers:
-        job = asyncio.create_task(workers.call(WaitUntilWithdrawn(tmp_path)))
-        await until((tmp_path / "begun").exists)
-        job.cancel()
-        await until((tmp_path / "withdrawn").exists)
-        assert len(ids(await workers.search(search()))) == 6

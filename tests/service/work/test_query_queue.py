@@ -1,15 +1,13 @@
-"""Waiting queue: who goes together, who goes first, who is refused, and who leaves."""
+"""Queues of queries: which form a batch, which come first, which are refused, and which leave."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.errors import AladinError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.observe.metrics import Metrics
@@ -18,30 +16,21 @@ from aladin_service.search.job import (
     ItemQuery,
     PhotoQuery,
     Query,
-    SearchJob,
     TextQuery,
 )
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.batch_times import BatchTimes
 from aladin_service.work.queues import Batch, QueryQueue
+from tests.service.searching import search_job
+from tests.service.work.published import Clock
 
 pytestmark = pytest.mark.anyio
 
 
-class Clock:
-    """Stands for `time.monotonic`; moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("aladin_service.work.queues.time.monotonic", clock)
+def clock(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Time of the queue."""
+    monkeypatch.setattr("aladin_service.work.queues.time.monotonic", clock.monotonic)
     return clock
 
 
@@ -49,14 +38,9 @@ def new_queue(**settings: Any) -> QueryQueue:
     return QueryQueue(ServiceSettings(**settings), Metrics())
 
 
-def job(query: Query) -> SearchJob:
-    received_s = time.monotonic()
-    return SearchJob(query=query, target="images", options=SearchOptions(), received_s=received_s)
-
-
 def ask(queue: QueryQueue, *queries: Query) -> list[asyncio.Task[Answered]]:
     """Queue queries in their order; not all tests look at each answer."""
-    tasks = [asyncio.create_task(queue.answer(job(query))) for query in queries]
+    tasks = [asyncio.create_task(queue.answer(search_job(query))) for query in queries]
     for task in tasks:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return tasks
@@ -96,19 +80,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
-    [
-        (TextQuery("a"), "text"),
-        (PhotoQuery(b"a"), "photo"),
-        (ItemQuery("a"), "encoded"),
-    ],
-)
-def test_queries_wait_with_their_own_kind(query: Query, name: str) -> None:
-    assert query.queue == name
-
-
-async def test_what_waits_goes_together_up_to_the_limit_and_each_gets_its_own_answer() -> None:
+async def test_waiting_queries_of_a_kind_form_batches_and_each_gets_its_own_answer() -> None:
     queue = new_queue(max_batch=3)
     tasks = ask(queue, *texts("a", "b", "c", "d"))
     await turn()
@@ -150,7 +122,7 @@ async def test_the_queue_whose_first_has_waited_longest_is_next(clock: Clock) ->
     await settled(tasks)
 
 
-async def test_no_lane_is_passed_over_for_ever(clock: Clock) -> None:
+async def test_a_busy_queue_does_not_delay_another_for_ever(clock: Clock) -> None:
     queue = new_queue(max_batch=2, max_wait_ms=1e6)
     tasks = ask(queue, *texts("a", "b", "c", "d"))
     await turn()
@@ -171,7 +143,7 @@ async def test_no_lane_is_passed_over_for_ever(clock: Clock) -> None:
     await settled(tasks)
 
 
-async def test_a_cancelled_query_leaves_the_line_at_once() -> None:
+async def test_a_cancelled_query_leaves_its_queue_at_once() -> None:
     queue = new_queue(max_waiting=2)
     tasks = ask(queue, *texts("a", "b"))
     await turn()
@@ -186,7 +158,7 @@ async def test_a_cancelled_query_leaves_the_line_at_once() -> None:
     assert await settled(tasks) == [asyncio.CancelledError, b"0", b"1"]
 
 
-async def test_a_query_that_is_cancelled_in_its_batch_is_not_wanted_and_harms_nobody() -> None:
+async def test_a_query_cancelled_in_its_batch_is_not_wanted_and_the_others_are_answered() -> None:
     queue = new_queue()
     tasks = ask(queue, *texts("a", "b"))
     await turn()
@@ -227,7 +199,7 @@ async def test_a_dead_worker_fails_those_without_an_answer_and_nobody_who_waits(
     assert await settled(tasks) == [b"in time", WorkerDiedError, b"0"]
 
 
-async def test_more_than_may_wait_are_refused_at_once() -> None:
+async def test_queries_beyond_the_limit_are_refused_at_once() -> None:
     queue = new_queue(max_waiting=2)
     tasks = ask(queue, *texts("a", "b", "c"))
     await turn()
@@ -236,7 +208,7 @@ async def test_more_than_may_wait_are_refused_at_once() -> None:
     assert await settled(tasks) == [b"0", b"1", OverloadedError]
 
 
-async def test_a_free_slot_is_no_waiting_line() -> None:
+async def test_queries_for_free_slots_do_not_count_as_waiting() -> None:
     queue = new_queue(max_waiting=0)
     slots = [asyncio.create_task(queue.next_batch()) for _ in range(2)]
     await turn()
@@ -346,7 +318,7 @@ async def test_batches_and_the_number_that_waits_follow_from_what_batches_cost(
     queue.fail_waiting(WorkerDiedError())
 
 
-async def test_nobody_joins_a_batch_whose_first_query_would_be_late(clock: Clock) -> None:
+async def test_no_query_joins_a_batch_that_would_then_be_late(clock: Clock) -> None:
     queue = new_queue(max_batch=16, max_waiting=64)
     times = await learn_line(queue, clock)
     tasks = ask(queue, *texts(*map(str, range(8))))
@@ -396,7 +368,7 @@ async def test_a_few_are_admitted_however_long_the_latest_batches_took(clock: Cl
     queue.fail_waiting(WorkerDiedError())
 
 
-async def test_what_is_remembered_does_not_tell_what_a_query_takes(clock: Clock) -> None:
+async def test_cached_queries_do_not_lower_the_expected_time(clock: Clock) -> None:
     queue = new_queue(max_batch=1, max_waiting=64)
     await learn(queue, clock, 1, 0.100)
     for _ in range(50):
@@ -451,7 +423,7 @@ async def test_a_bound_in_milliseconds_stands_for_the_learned_one(clock: Clock) 
     queue.fail_waiting(WorkerDiedError())
 
 
-async def test_closed_lines_take_nobody_and_give_out_what_waits() -> None:
+async def test_a_closed_queue_refuses_queries_and_gives_out_those_that_wait() -> None:
     queue = new_queue()
     idle_lines = new_queue()
     idle_slot = asyncio.create_task(idle_lines.next_batch())
@@ -460,7 +432,7 @@ async def test_closed_lines_take_nobody_and_give_out_what_waits() -> None:
     queue.close()
     idle_lines.close()
     with pytest.raises(ShuttingDownError):
-        await queue.answer(job(TextQuery("b")))
+        await queue.answer(search_job("b"))
     answer_all(await queue.next_batch())
     assert await settled(tasks) == [b"0"]
     assert await queue.next_batch() is None
@@ -482,7 +454,7 @@ async def test_a_slot_that_is_cancelled_loses_no_query() -> None:
     assert first.cancelled()
 
 
-async def test_what_waits_and_what_goes_together_is_counted() -> None:
+async def test_metrics_count_waiting_queries_and_the_sizes_of_batches() -> None:
     metrics = Metrics()
     queue = QueryQueue(ServiceSettings(), metrics)
     read: Callable[[], str] = lambda: metrics.render().decode()  # noqa: E731

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -39,7 +38,7 @@ from aladin_service.search.job import (
 )
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
-from tests.service.searching import search_for
+from tests.service.searching import search_for, search_job
 
 Encoded = Callable[..., bytes]
 
@@ -59,12 +58,9 @@ def worker(index_folder: Path) -> Iterator[Worker]:
         yield worker
 
 
-def job(query: Query, target: Target = "images", **options: Any) -> SearchJob:
+def job(query: Query | str, target: Target = "images", **options: Any) -> SearchJob:
     """A search for five hits, unless the options say otherwise, that comes now."""
-    received_s = time.monotonic()
-    options.setdefault("k", 5)
-    wanted = SearchOptions(**options)
-    return SearchJob(query=query, target=target, options=wanted, received_s=received_s)
+    return search_job(query, target, **{"k": 5, **options})
 
 
 def answer(
@@ -132,7 +128,7 @@ BAD: list[tuple[Query, type[Exception]]] = [
 ]
 
 
-def test_what_is_wrong_with_a_query_is_its_own_trouble(
+def test_a_query_that_fails_leaves_the_answers_of_others_as_they_are(
     worker: Worker, queries: list[Query]
 ) -> None:
     alone = answer(worker, [job(query) for query in queries])
@@ -146,18 +142,18 @@ def test_what_is_wrong_with_a_query_is_its_own_trouble(
             assert type(results[place]) is dict(BAD)[query]
 
 
-def test_an_impossible_option_is_its_own_trouble(worker: Worker) -> None:
-    jobs = [job(TextQuery("a dog")), job(TextQuery("a dog"), filter={"number": {"no": 1}})]
+def test_an_impossible_option_fails_its_query_alone(worker: Worker) -> None:
+    jobs = [job("a dog"), job("a dog", filter={"number": {"no": 1}})]
     results = answer(worker, jobs)
     assert hits(results[0])
     assert isinstance(results[1], InputError)
 
 
-def test_where_the_batch_fails_each_is_tried_alone(
+def test_a_batch_that_fails_is_encoded_query_by_query(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = query_encoder.encode_texts
-    alone = answer(worker, [job(TextQuery(text)) for text in TEXTS])
+    alone = answer(worker, [job(text) for text in TEXTS])
 
     def out_of_memory(model: AladinModel, texts: Sequence[str]) -> Encoding:
         if len(texts) > 1 or texts[0] == TEXTS[1]:
@@ -165,14 +161,14 @@ def test_where_the_batch_fails_each_is_tried_alone(
         return real(model, texts)
 
     monkeypatch.setattr(query_encoder, "encode_texts", out_of_memory)
-    results = answer(worker, [job(TextQuery(text)) for text in TEXTS])
+    results = answer(worker, [job(text) for text in TEXTS])
     for place in (0, 2, 3):
         assert_same(hits(results[place]), hits(alone[place]))
     assert isinstance(results[1], RuntimeError)
     assert "queries as a batch failed; encoding them one by one" in caplog.text
 
 
-def test_an_unforeseen_error_of_one_search_is_its_own(
+def test_an_unforeseen_error_fails_its_query_alone(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searcher = worker.searcher()
@@ -184,12 +180,12 @@ def test_an_unforeseen_error_of_one_search_is_its_own(
         return real(query, target, options, *rest)
 
     monkeypatch.setattr(searcher, "validate", fail)
-    results = answer(worker, [job(TextQuery("a dog"), k=k) for k in (2, 3, 4)])
+    results = answer(worker, [job("a dog", k=k) for k in (2, 3, 4)])
     assert [len(hits(results[place])) for place in (0, 2)] == [2, 4]
     assert isinstance(results[1], ZeroDivisionError)
 
 
-def test_what_nobody_waits_for_is_neither_encoded_nor_searched(
+def test_withdrawn_queries_are_neither_encoded_nor_searched(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = query_encoder.encode_texts
@@ -200,7 +196,7 @@ def test_what_nobody_waits_for_is_neither_encoded_nor_searched(
         return real(model, texts)
 
     monkeypatch.setattr(query_encoder, "encode_texts", note)
-    jobs = [job(TextQuery(text)) for text in TEXTS]
+    jobs = [job(text) for text in TEXTS]
     results = answer(worker, jobs, is_wanted=lambda place: place != 2)
     assert sorted(results) == [0, 1, 3]
     assert encoded == [TEXTS[0], TEXTS[1], TEXTS[3]]
@@ -224,15 +220,15 @@ def test_a_batch_is_searched_in_one_call(worker: Worker, monkeypatch: pytest.Mon
         return real(asked)
 
     monkeypatch.setattr(searcher, "search_all", note)
-    jobs = [job(TextQuery(text)) for text in (*TEXTS[:3], TEXTS[1])]
-    found = answer(worker, [*jobs, job(TextQuery(TEXTS[0]), min_probability=0.5)])
+    jobs = [job(text) for text in (*TEXTS[:3], TEXTS[1])]
+    found = answer(worker, [*jobs, job(TEXTS[0], min_probability=0.5)])
     assert sizes == [5]
     assert isinstance(found[4], InputError)  # the index is not calibrated
     for place, alone in enumerate(jobs):
         assert_same(hits(found[place]), hits(answer(worker, [alone])[0]))
 
 
-def test_at_most_so_many_photos_are_decoded_at_a_time(
+def test_no_more_photos_are_decoded_at_a_time_than_set(
     index_folder: Path,
     query_photo: Image.Image,
     encoded: Encoded,
@@ -261,7 +257,7 @@ def test_at_most_so_many_photos_are_decoded_at_a_time(
     assert most == 2
 
 
-def test_a_query_that_comes_again_does_not_go_through_the_network(
+def test_a_repeated_query_is_not_encoded_again(
     index_folder: Path, queries: list[Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [job(query) for query in queries if isinstance(query, TextQuery | PhotoQuery)]
@@ -283,7 +279,7 @@ def test_a_query_that_comes_again_does_not_go_through_the_network(
         assert hits(after) == hits(before)
 
 
-def test_a_remembered_photo_still_has_its_boxes(
+def test_a_cached_photo_keeps_its_boxes(
     index_folder: Path, query_photo: Image.Image, encoded: Encoded
 ) -> None:
     photo = PhotoQuery(encoded(query_photo))
@@ -295,10 +291,10 @@ def test_a_remembered_photo_still_has_its_boxes(
     assert first[0]["evidence"][0]["box"] is not None
 
 
-def test_a_query_without_the_time_is_answered_in_match_order(worker: Worker) -> None:
-    late = job(TextQuery("a dog"), timeout_ms=0.001)
-    plain = job(TextQuery("a dog"), rerank=False)
-    in_time = job(TextQuery("a dog"), timeout_ms=60_000.0)
+def test_a_query_out_of_time_is_answered_in_match_order(worker: Worker) -> None:
+    late = job("a dog", timeout_ms=0.001)
+    plain = job("a dog", rerank=False)
+    in_time = job("a dog", timeout_ms=60_000.0)
     results = [
         json.loads(_body(result)) for result in answer(worker, [late, plain, in_time]).values()
     ]
@@ -312,7 +308,7 @@ def _body(result: Answered | Exception) -> bytes:
     return result.body
 
 
-def test_encodings_that_are_kept_do_not_keep_their_batch(worker: Worker) -> None:
+def test_cached_encodings_do_not_keep_their_batch_in_memory(worker: Worker) -> None:
     searcher = worker.searcher()
     encoder = query_encoder.QueryEncoder(query_encoder.QueryLimits())
     with closing(encoder):

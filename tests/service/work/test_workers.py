@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import threading
-import time
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +16,6 @@ from typing import Any
 import pytest
 
 import aladin_service.work.workers as thread_workers
-from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     IndexNotReadyError,
     InputError,
@@ -31,6 +29,7 @@ from aladin_service.settings import ServiceSettings
 from aladin_service.work.jobs import GetItem
 from aladin_service.work.worker import Job, Worker, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers, WorkerThread
+from tests.service.searching import search_job
 
 pytestmark = pytest.mark.anyio
 
@@ -91,14 +90,6 @@ async def running(index: Path, **settings: Any) -> AsyncGenerator[tuple[ThreadWo
             await workers.stop()
 
 
-def text(words: str) -> SearchJob:
-    received_s = time.monotonic()
-    options = SearchOptions(k=1)
-    return SearchJob(
-        query=TextQuery(words), target="images", options=options, received_s=received_s
-    )
-
-
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.005)
@@ -106,7 +97,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_queries_and_jobs_are_answered(index_folder: Path, image_ids: list[str]) -> None:
     async with running(index_folder) as (workers, _):
-        answered = await workers.search(text("a dog"))
+        answered = await workers.search(search_job(k=1))
         assert len(json.loads(answered.body)["hits"]) == 1
         assert (await workers.call(GetItem("images", image_ids[0]))).id == image_ids[0]
         health = workers.health()
@@ -114,14 +105,14 @@ async def test_queries_and_jobs_are_answered(index_folder: Path, image_ids: list
         assert (health.alive, health.generation) == (health.wanted, 1)
 
 
-async def test_without_an_index_queries_are_told_so_and_it_is_not_ready(tmp_path: Path) -> None:
+async def test_without_an_index_queries_fail_and_the_workers_are_not_ready(tmp_path: Path) -> None:
     async with running(tmp_path / "nothing") as (workers, _):
         with pytest.raises(IndexNotReadyError):
-            await workers.search(text("a dog"))
+            await workers.search(search_job(k=1))
         assert not workers.health().ready
 
 
-async def test_a_query_that_waited_is_not_answered_once_it_is_cancelled(
+async def test_a_query_cancelled_while_it_waits_is_not_answered(
     index_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(index_folder, query_threads=1, max_wait_ms=60_000) as (workers, worker):
@@ -135,9 +126,11 @@ async def test_a_query_that_waited_is_not_answered_once_it_is_cancelled(
             return real(jobs, is_wanted)
 
         monkeypatch.setattr(worker, "answer", slow)
-        first = asyncio.create_task(workers.search(text("first")))
+        first = asyncio.create_task(workers.search(search_job("first", k=1)))
         await asyncio.to_thread(begun.wait, 10)
-        waiting = [asyncio.create_task(workers.search(text(name))) for name in ("b", "c")]
+        waiting = [
+            asyncio.create_task(workers.search(search_job(name, k=1))) for name in ("b", "c")
+        ]
         await asyncio.sleep(0)
         waiting[0].cancel()
         go_on.set()
@@ -145,7 +138,7 @@ async def test_a_query_that_waited_is_not_answered_once_it_is_cancelled(
         assert taken == ["first", "c"]
 
 
-async def test_a_dead_thread_fails_its_batch_shows_and_is_replaced(
+async def test_a_dead_thread_fails_its_batch_is_reported_and_replaced(
     index_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(thread_workers, "_RESTART_S", 0.0)
@@ -166,7 +159,9 @@ async def test_a_dead_thread_fails_its_batch_shows_and_is_replaced(
 
         with monkeypatch.context() as patch:
             patch.setattr(thread_workers.asyncio, "sleep", wait_for_restart)
-            tasks = [asyncio.create_task(workers.search(text(name))) for name in ("a", "b")]
+            tasks = [
+                asyncio.create_task(workers.search(search_job(name, k=1))) for name in ("a", "b")
+            ]
             first, second = await asyncio.gather(*tasks, return_exceptions=True)
             await begun.wait()
         assert isinstance(first, WorkerDiedError)
@@ -174,7 +169,7 @@ async def test_a_dead_thread_fails_its_batch_shows_and_is_replaced(
         assert not workers.health().ready
         assert workers.health().alive == workers.health().wanted - 1
         monkeypatch.setattr(worker, "answer", real)
-        waiting = asyncio.create_task(workers.search(text("c")))
+        waiting = asyncio.create_task(workers.search(search_job("c", k=1)))
         restart.set()
         assert isinstance(await waiting, Answered)
         assert workers.health().ready
@@ -211,7 +206,7 @@ async def test_a_refused_photo_is_gone_with_its_refusal(index_folder: Path) -> N
             gc.enable()
 
 
-async def test_jobs_that_last_do_not_stand_in_front_of_queries_and_have_a_line_of_their_own(
+async def test_long_jobs_do_not_delay_queries_and_are_refused_when_too_many_wait(
     index_folder: Path,
 ) -> None:
     async with running(index_folder, query_threads=1, max_waiting=1) as (workers, _):
@@ -224,13 +219,13 @@ async def test_jobs_that_last_do_not_stand_in_front_of_queries_and_have_a_line_o
         await asyncio.sleep(0)
         with pytest.raises(OverloadedError):
             await workers.call(Hold())
-        assert isinstance(await workers.search(text("a dog")), Answered)
+        assert isinstance(await workers.search(search_job(k=1)), Answered)
         for hold in holds:
             hold.go_on.set()
         assert await asyncio.gather(*tasks) == ["done"] * 5
 
 
-async def test_the_end_finishes_what_runs_and_what_waits(
+async def test_stopping_finishes_what_runs_and_the_queries_that_wait(
     index_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(index_folder, query_threads=1, max_wait_ms=60_000) as (workers, worker):
@@ -245,14 +240,14 @@ async def test_the_end_finishes_what_runs_and_what_waits(
         monkeypatch.setattr(worker, "answer", slow)
         hold = Hold()
         job = asyncio.create_task(workers.call(hold))
-        tasks = [asyncio.create_task(workers.search(text("runs")))]
+        tasks = [asyncio.create_task(workers.search(search_job("runs", k=1)))]
         await until(lambda: begun.is_set() and hold.begun.is_set())
-        tasks += [asyncio.create_task(workers.search(text("waits"))) for _ in range(3)]
+        tasks += [asyncio.create_task(workers.search(search_job("waits", k=1))) for _ in range(3)]
         await asyncio.sleep(0)
         ending = asyncio.create_task(workers.stop())
         await asyncio.sleep(0)
         with pytest.raises(ShuttingDownError):
-            await workers.search(text("too late"))
+            await workers.search(search_job("too late", k=1))
         assert not ending.done()
         hold.go_on.set()
         go_on.set()
@@ -263,7 +258,7 @@ async def test_the_end_finishes_what_runs_and_what_waits(
             worker.live.searcher()  # closed
 
 
-async def test_what_does_not_end_is_cancelled(
+async def test_stopping_cancels_work_that_does_not_end(
     index_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(thread_workers, "_STOP_S", 0.05)
@@ -281,24 +276,13 @@ async def test_errors_of_queries_reach_their_own_clients_only(index_folder: Path
     async with running(index_folder, max_wait_ms=60_000) as (workers, _):
         queries = [TextQuery("a dog"), TextQuery(" "), ItemQuery("plain"), TextQuery("a star")] * 5
         results = await asyncio.gather(
-            *(
-                workers.search(
-                    SearchJob(
-                        query=query,
-                        target="images",
-                        options=SearchOptions(k=1),
-                        received_s=time.monotonic(),
-                    )
-                )
-                for query in queries
-            ),
-            return_exceptions=True,
+            *(workers.search(search_job(query, k=1)) for query in queries), return_exceptions=True
         )
     kinds = [type(result) for result in results]
     assert kinds == [Answered, InputError, Answered, Answered] * 5
 
 
-async def test_a_thread_does_one_thing_after_the_other_and_tells_its_errors() -> None:
+async def test_a_thread_runs_one_function_after_the_other_and_returns_errors() -> None:
     thread = WorkerThread("test")
     names = await asyncio.gather(
         *(thread.run(lambda: threading.current_thread().name) for _ in range(3))
