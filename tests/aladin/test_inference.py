@@ -93,21 +93,6 @@ def test_encodings_have_unit_length_and_the_right_number_of_tokens(
     assert model.image.encoder.region_boxes(80, 50).shape == (16, 4)
 
 
-def test_the_cached_output_of_the_encoders_encodes_as_their_input(
-    build_tiny: Callable[..., AladinModel], photos: list[Image.Image]
-) -> None:
-    model = build_tiny()
-    with torch.inference_mode():
-        pixels = model.image.encoder.collate(
-            [model.image.encoder.preprocess(photo) for photo in photos]
-        )
-        cached = model.encode_images(model.image.encoder(pixels))
-        words = model.text.encoder.preprocess(TEXTS)
-        cached_texts = model.encode_texts(model.text.encoder(words))
-    assert torch.equal(cached.embedding, encode_photos(model, photos).embedding)
-    assert torch.equal(cached_texts.tokens, encode_texts(model, TEXTS).tokens)
-
-
 @pytest.mark.parametrize("pad_to", [None, 32])
 def test_documents_of_any_lengths_encode_as_each_alone(
     build_tiny: Callable[..., AladinModel], pad_to: int | None

@@ -29,7 +29,7 @@ def test_permissions_follow_the_umask(umask: int, tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_tensors_and_metadata_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     tensors = {"a": torch.arange(3), "b": torch.eye(2)}
     write_tensors(path, tensors, {"key": "value"})
@@ -40,7 +40,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         assert file.metadata() == {"key": "value"}
 
 
-def test_what_is_no_such_file(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_holds_no_tensors_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_tensors(tmp_path / "none")
     (tmp_path / "text").write_text("no tensors")

@@ -138,7 +138,9 @@ def test_an_encoder_without_cls_needs_an_aggregate(build_tiny: Build) -> None:
 
 
 @pytest.mark.parametrize("name", ["l2", "none"])
-def test_what_the_projection_reads(build_tiny: Build, features: Features, name: str) -> None:
+def test_the_projection_reads_states_of_unit_length_or_as_they_are(
+    build_tiny: Build, features: Features, name: str
+) -> None:
     """Unit length for IMC, the states as they are for DBL; neither has weights."""
     plain = TrunkConfig(width=16, layers=0, heads=2, dropout=0.0, input_norm=name)  # type: ignore[arg-type]
     tower = build_tiny(image_tower=TowerConfig(trunk=plain)).image

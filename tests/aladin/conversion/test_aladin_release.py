@@ -99,7 +99,7 @@ def test_every_tensor_that_does_not_fit_is_named(
     check_named(make_official().state, converted.state_dict(), RENAMES, LEFT)
 
 
-def test_what_stays_behind_is_listed_with_its_reason(
+def test_skipped_tensors_are_listed_with_their_reason(
     make_official: Callable[[], Any], tmp_path: Path
 ) -> None:
     official = make_official()

@@ -133,7 +133,7 @@ def test_without_a_hub_one_line_names_the_ways_out(
 
 
 @pytest.mark.parametrize("name", ["/nowhere/clip", "clip", "./a/b/c", "a/b/c@v1", "../x"])
-def test_what_is_no_hub_name_is_a_missing_folder(name: str, cache: Path) -> None:
+def test_a_name_that_the_hub_cannot_have_is_a_missing_folder(name: str, cache: Path) -> None:
     with pytest.raises(CheckpointError, match="no such folder; expected a checkpoint"):
         named_model(name, lambda: cache)
     assert not cache.exists()

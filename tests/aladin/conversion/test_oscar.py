@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.conversion.oscar import RegionsOptions, convert_oscar, oscar_left, oscar_renames
+from aladin_network.conversion.oscar import RegionsOptions, convert_oscar
 from aladin_network.errors import CheckpointError
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
@@ -56,13 +56,6 @@ def test_the_image_pass_is_oscars(
     for row, count in enumerate(counts):
         expected = F.normalize(states[row, 12 : 12 + count], dim=1)
         torch.testing.assert_close(encoded.item_tokens(row), expected, atol=1e-5, rtol=0)
-
-
-def test_every_tensor_that_does_not_fit_is_named(
-    converted: AladinModel, make_official: Callable[[], Any], check_named: Callable[..., None]
-) -> None:
-    official = make_official()
-    check_named(official.oscar, converted.state_dict(), oscar_renames(), oscar_left())
 
 
 def test_a_tensor_that_does_not_fit_leaves_nothing_behind(
@@ -149,15 +142,3 @@ def test_the_matching_head_is_new_and_drawn_with_the_seed(
     ids = [load_checkpoint(report.out).model_id for report in reports]
     assert ids[0] == ids[1] != ids[2]
     assert not load_checkpoint(tmp_path / "a").model.alignment.state_dict()
-
-
-def test_official_switches_the_published_codes_ways_on(
-    make_official: Callable[[], Any], tmp_path: Path
-) -> None:
-    folder = make_official().write_oscar(tmp_path / "oscar")
-    options = RegionsOptions(max_tokens=12, max_regions=5, official=True)
-    convert_oscar(folder, tmp_path / "out", options)
-    config = load_checkpoint(tmp_path / "out").model.config
-    assert config.image_tower.aggregate == "first_region"
-    assert (config.alignment.official_trim, config.alignment.empty_fill) == (True, "zero")
-    assert config.alignment.dim is None

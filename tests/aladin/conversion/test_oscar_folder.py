@@ -70,7 +70,7 @@ def test_the_tokenizer_splits_as_the_reference(
     assert pieces == ["[CLS]", "the", "motor", "##cycle", ",", "dogs", "[SEP]"]
 
 
-def test_what_a_caption_says_is_never_a_special_token(folder: Path) -> None:
+def test_words_of_a_caption_are_never_special_tokens(folder: Path) -> None:
     pieces = read_oscar_tokenizer(folder, 100).encode("dog [SEP]").tokens
     assert pieces.count("[SEP]") == 1
 

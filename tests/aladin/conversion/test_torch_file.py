@@ -60,7 +60,7 @@ def test_a_class_is_read_only_where_it_is_said_to_be_harmless(tmp_path: Path, zi
 
 
 @pytest.mark.parametrize("content", [None, b"", b"hello world", b"PK\x03\x04", b"\x80\x02."])
-def test_what_is_no_checkpoint_is_refused_in_one_line(
+def test_a_file_that_is_no_checkpoint_is_refused_in_one_line(
     tmp_path: Path, content: bytes | None
 ) -> None:
     if content is not None:

@@ -40,7 +40,7 @@ def no_detector(source: str | None, options: Mapping[str, str], device: str) -> 
         ("mine.code:make=x,y=z", DetectorSpec("mine.code:make", "x", {"y": "z"})),
     ],
 )
-def test_what_a_user_writes(text: str, spec: DetectorSpec) -> None:
+def test_a_specification_gives_kind_source_and_options(text: str, spec: DetectorSpec) -> None:
     assert parse_detector(text) == spec
 
 
@@ -66,6 +66,6 @@ def test_a_users_own_detector() -> None:
         (f"{__name__}:no_detector=x", "expected a Detector, got tuple"),
     ],
 )
-def test_what_is_none(text: str, message: str) -> None:
+def test_an_impossible_specification_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_detector(text)

@@ -53,7 +53,7 @@ def test_regions_are_the_most_probable_objects(
     assert (regions.size_px, regions.detector) == ((60, 40), detector.id)
 
 
-def test_how_many_regions(detector_folders: dict[str, Path]) -> None:
+def test_the_options_bound_the_number_of_regions(detector_folders: dict[str, Path]) -> None:
     folder = detector_folders["detr"]
     for options, count in (("threshold=1,min_regions=2", 2), ("threshold=0,max_regions=100", 6)):
         assert len(load_detector(f"{folder},{options}").detect(photo(2))) == count
@@ -83,7 +83,9 @@ def test_the_id_tells_what_the_vectors_depend_on(
     assert first.startswith("objects:detr:")
 
 
-def test_what_cannot_be_used(detector_folders: dict[str, Path]) -> None:
+def test_impossible_options_models_and_photos_are_refused(
+    detector_folders: dict[str, Path],
+) -> None:
     folder = detector_folders["detr"]
     with pytest.raises(ConfigError, match="min_regions of at most max_regions, got 9 and 2"):
         load_detector(f"{folder},min_regions=9,max_regions=2")

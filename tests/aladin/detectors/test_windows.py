@@ -14,7 +14,7 @@ from aladin_network.detectors.windows import window_boxes
 from aladin_network.encoders.transformers_model import quiet
 
 
-def test_where_the_windows_are() -> None:
+def test_windows_are_the_photo_and_a_grid_that_overlaps() -> None:
     assert window_boxes(1, 0.5).tolist() == [[0, 0, 1, 1]]
     # Two windows of 2/3 that share half of themselves: 0 to 2/3 and 1/3 to 1.
     thirds = np.array([[0, 0, 2, 2], [1, 0, 3, 2], [0, 1, 2, 3], [1, 1, 3, 3]]) / 3
@@ -44,6 +44,6 @@ def test_a_region_is_what_the_classifier_makes_of_its_window(
     assert regions.labels[3] == f"word {number}"
 
 
-def test_a_photo_like_a_thread(detector_folders: dict[str, Path]) -> None:
+def test_a_photo_one_pixel_high_has_all_windows(detector_folders: dict[str, Path]) -> None:
     detector = load_detector(f"windows={detector_folders['classifier']},grid=4")
     assert len(detector.detect(Image.new("RGB", (900, 1)))) == 17

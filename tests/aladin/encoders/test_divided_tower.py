@@ -104,7 +104,7 @@ def test_the_weights_are_shared_and_only_the_last_ones_get_gradients() -> None:
     assert encoder.states_digest() != digest
 
 
-def test_what_the_states_depend_on_is_in_their_digest() -> None:
+def test_the_digest_of_states_changes_with_sizes_and_division() -> None:
     def digest(px: int, layers: tuple[int, ...], last: int) -> str:
         architecture, _, _ = FAMILIES["mobilenet_v2"]
         encoder = encoder_of(architecture, layers)

@@ -193,7 +193,7 @@ def test_the_text_tower_of_a_dual_encoder(tmp_path: Path, tokenizer: Tokenizer, 
     assert torch.equal(rebuilt(batch).states, encoder(batch).states)
 
 
-def test_what_a_text_encoder_refuses(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_impossible_text_encoders_are_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(ConfigError, match="needs a trained tokenizer"):
         HFTextEncoder.from_source(TextEncoderConfig(architecture={"model_type": "bert"}), None)
     with pytest.raises(ConfigError, match="give a source or an architecture"):

@@ -87,7 +87,7 @@ def test_a_pyramid_averages_each_photo_by_its_own_grid() -> None:
     assert pyramid.region_boxes(96, 64)[1].tolist() == [0.5, 0, 1, 0.5]
 
 
-def test_what_naflex_refuses() -> None:
+def test_impossible_naflex_encoders_are_refused() -> None:
     assert IMAGE_ENCODERS["naflex"] is NaFlexImageEncoder
     with pytest.raises(ConfigError, match="vision tower of a siglip2 network"):
         build(architecture={"model_type": "vit"})

@@ -173,7 +173,9 @@ def test_weights_that_are_missing_are_named(
         AladinModel.create(config(tmp_path / "source", "clip"))
 
 
-def test_what_pooling_refuses(dual_encoder: Callable[[str], Any], tmp_path: Path) -> None:
+def test_towers_that_cannot_be_pooled_are_refused(
+    dual_encoder: Callable[[str], Any], tmp_path: Path
+) -> None:
     AutoModel.from_config(AutoConfig.for_model("bert", **SMALL_BERT)).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="no dual encoder with a pooling of its own"):
         HFTextEncoder.from_source(TextEncoderConfig(source=str(tmp_path), pooled=True), None)

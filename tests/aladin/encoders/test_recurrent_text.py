@@ -203,7 +203,7 @@ def test_an_impossible_architecture(
         build(tokenizer, **options)
 
 
-def test_what_a_recurrent_encoder_refuses(tokenizer: Tokenizer) -> None:
+def test_impossible_recurrent_encoders_are_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(ConfigError, match="needs a trained tokenizer"):
         GRUTextEncoder.from_source(TextEncoderConfig(name="gru"), None)
     with pytest.raises(ConfigError, match="gru starts at random, it has no source 'glove'"):

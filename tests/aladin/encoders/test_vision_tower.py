@@ -139,7 +139,7 @@ def test_the_window_that_the_network_sees(
     assert input_window(*size, config) == pytest.approx(window)
 
 
-def test_what_a_crop_shows_is_what_the_window_says() -> None:
+def test_a_crop_shows_the_pixels_of_its_window() -> None:
     picture = Image.new("RGB", (300, 100), (0, 0, 0))
     picture.paste((255, 255, 255), (100, 0, 200, 100))
     config = ImagePreprocessing(

@@ -217,7 +217,7 @@ def test_blocks_of_pairs_fill_the_memory_budget(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_stands_in_padding_changes_nothing(
+def test_values_in_padding_change_no_score(
     form: Form, images: EncodedBatch, texts: EncodedBatch
 ) -> None:
     network = head(form)

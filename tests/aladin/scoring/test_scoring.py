@@ -81,7 +81,7 @@ def test_images_without_a_single_region(operands: Operands) -> None:
     assert torch.equal(pairs, words.new_zeros(3))
 
 
-def test_what_stands_in_padding_changes_nothing(operands: Operands) -> None:
+def test_values_in_padding_change_no_score(operands: Operands) -> None:
     words, regions, word_mask, region_mask = operands
     expected = maxsim(words, regions, word_mask, region_mask)
     poisoned = (

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 
 
 @pytest.mark.parametrize("name", list(seeds()))
-def test_what_they_are_made_of_is_sound(name: str) -> None:
+def test_unbroken_pictures_are_decoded(name: str) -> None:
     photo = decode_image(seeds()[name], limits=LIMITS)
     assert photo.mode == "RGB"
     assert photo.size == ((47, 61) if "exif" in name or "alpha" in name else (61, 47))
@@ -57,7 +57,7 @@ def test_every_large_picture_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_what_asks_for_too_many_pixels_says_so(name: str) -> None:
+def test_a_picture_of_too_many_pixels_is_refused(name: str) -> None:
     with pytest.raises(ImageTooLargeError):
         decode_image(bombs()[name], limits=LIMITS)
 
