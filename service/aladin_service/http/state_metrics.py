@@ -18,9 +18,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from aladin_index.ann import faiss
+from aladin_index.generations.info import LocalFacts
 from aladin_network.errors import AladinError, IndexNotReadyError
 from aladin_service.work.health import WorkersHealth
-from aladin_service.work.jobs import DescribeIndex, IndexState
+from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.workers import Workers
 
 _PROC = Path("/proc")
@@ -74,7 +75,7 @@ class StateNow(NamedTuple):
     ready: bool
     workers: WorkersHealth
     max_waiting: int
-    live: IndexState | None
+    live: LocalFacts | None
 
 
 class StateMetrics:
@@ -82,7 +83,7 @@ class StateMetrics:
 
     def __init__(self) -> None:
         """Start without any known index state."""
-        self._index: IndexState | None = None
+        self._index: LocalFacts | None = None
 
     async def render(self, workers: Workers, *, max_waiting: int, draining: bool) -> bytes:
         """Collect the state of the service and render it in Prometheus' text format.
@@ -186,7 +187,7 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
     yield memory
 
 
-def _index_families(index: IndexState | None) -> Iterator[Metric]:
+def _index_families(index: LocalFacts | None) -> Iterator[Metric]:
     items = GaugeMetricFamily(
         "aladin_index_items", "Items that a search may return.", labels=("collection",)
     )
@@ -196,13 +197,9 @@ def _index_families(index: IndexState | None) -> Iterator[Metric]:
         labels=("part",),
     )
     if index is not None:
-        for collection, count in index.counts.items():
-            items.add_metric((collection,), count)
-        parts = {"model": sum(entry.bytes for entry in index.manifest.model.files.values())}
-        for name, entry in index.manifest.files.items():
-            part = name.partition("/")[0]
-            parts[part] = parts.get(part, 0) + entry.bytes
-        for part, total in parts.items():
+        for target, collection in index.collections.items():
+            items.add_metric((target,), collection.count)
+        for part, total in index.size_bytes.items():
             size.add_metric((part,), total)
     yield items
     yield size
