@@ -204,34 +204,3 @@ def test_the_dashboard_asks_the_provisioned_source() -> None:
     (source,) = yaml.safe_load(file.read_text(encoding="utf-8"))["datasources"]
     asked_of = {panel["datasource"]["uid"] for panel in panels()}
     assert asked_of == {source["uid"]}
-
-
-def test_names_and_mounts_are_those_of_compose() -> None:
-    services = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    grafana = DOCKER / "grafana" / "provisioning"
-    (source,) = yaml.safe_load((grafana / "datasources" / "prometheus.yml").read_text("utf-8"))[
-        "datasources"
-    ]
-    assert source["url"] == "http://prometheus:9090"
-    assert "prometheus" in services
-    (provider,) = yaml.safe_load((grafana / "dashboards" / "aladin.yml").read_text("utf-8"))[
-        "providers"
-    ]
-    mounts = [mount.split(":")[:2] for mount in services["grafana"]["volumes"]]
-    assert ["./grafana/dashboards", provider["options"]["path"]] in mounts
-
-
-@pytest.mark.parametrize("name", ["prometheus.yml", "prometheus.keys.yml"])
-def test_prometheus_scrapes_the_service_and_reads_the_alarms(name: str) -> None:
-    config = yaml.safe_load((ALERTS.parent / name).read_text(encoding="utf-8"))
-    assert [ALERTS.parent / each for each in config["rule_files"]] == [ALERTS]
-    (job,) = config["scrape_configs"]
-    assert job["job_name"] == "aladin"
-    # Each of its containers, found by the name that they share.
-    (found,) = job["dns_sd_configs"]
-    assert found["type"] == "A"
-    (host,) = found["names"]
-    for file in ("compose.yaml", "compose.milvus.yaml"):
-        services = yaml.safe_load((DOCKER / file).read_text(encoding="utf-8"))["services"]
-        assert str(found["port"]) in services[host]["command"]
-    assert ("authorization" in job) == (name == "prometheus.keys.yml")
