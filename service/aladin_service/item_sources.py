@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -173,7 +174,7 @@ def text_items(
         for each in records:
             yield from _as_skipped_items(skipped)
             text, cut = cut_text(each.text, "texts")
-            yield TextItem(id=each.id, text=text, metadata=each.metadata, image_id=each.image_id)
+            yield replace(each, text=text)
             if cut is not None and report:
                 yield SkippedItem(each.id, f"indexed, but {cut}")
         yield from _as_skipped_items(skipped)

@@ -33,7 +33,13 @@ from aladin_network.photos.files import (
     PhotosRoot,
     printable,
 )
-from aladin_network.types import MAX_CAPTION_CHARS, MAX_NAME_CHARS, MAX_STORED_BYTES, Target
+from aladin_network.types import (
+    MAX_CAPTION_CHARS,
+    MAX_NAME_CHARS,
+    MAX_STORED_BYTES,
+    Target,
+    TextItem,
+)
 
 # Contents of uploads and states of files, which are in no list of a build's items, and the path,
 # written by itself.
@@ -88,23 +94,6 @@ class ImageItem:
     def has_own_file(self) -> bool:
         """Whether the photo is a file of its own on this machine."""
         return self.length is None and self.upload is None and self.region_file is None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextItem:
-    """A text to be indexed.
-
-    Attributes:
-        id: ID assigned by the user, unique among the texts.
-        text: The text itself.
-        metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
-        image_id: ID of the image that the text describes, if any.
-    """
-
-    id: str
-    text: str
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    image_id: str | None = None
 
 
 SourceItem = ImageItem | TextItem
