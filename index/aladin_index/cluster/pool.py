@@ -119,7 +119,7 @@ class WorkerPool:
         self._idle: list[_Worker] = []
         self._failed_starts = 0
         self._lost = 0
-        self._start_s = 0.0
+        self._start_s = self._nobody_since_s = 0.0
         self._capacity, self._looked_s = 0, -_LOOK_S
 
     def encode(
@@ -139,23 +139,12 @@ class WorkerPool:
             ClusterError: If there is no worker for too long, or a shard fails repeatedly.
             AladinError: If a worker reports an error that every other worker would have, too.
         """
-        waiting = deque(shards)
-        failures: Counter[Path] = Counter()
-
-        def hand_out() -> None:
-            while waiting and self._idle:
-                worker, folder = self._idle.pop(), waiting.popleft()
-                task = worker.actor.encode.remote(order_of(shards[folder]))
-                self._busy[task] = worker, folder
-
-        nobody_since_s = time.monotonic()
+        waiting, failures = deque(shards), Counter[Path]()
+        self._nobody_since_s = time.monotonic()
         while waiting or self._busy:
             self._grow(len(waiting) + len(self._busy))
-            hand_out()
-            if self._busy:
-                nobody_since_s = time.monotonic()
-            elif time.monotonic() - nobody_since_s > self._settings.start_timeout_s:
-                raise ClusterError(self._nobody_came())
+            self._hand_out(waiting, shards, order_of)
+            self._check_patience()
             finished: list[tuple[Path, EncodedShard]] = []
             for task in self._ended():
                 if task in self._starting:
@@ -167,8 +156,28 @@ class WorkerPool:
                     waiting.appendleft(folder)
                 else:
                     finished.append((folder, encoded))
-            hand_out()  # the worker goes on while its shard is written
+            self._hand_out(waiting, shards, order_of)  # while finished shards are written
             yield from finished
+
+    def _hand_out(
+        self,
+        waiting: deque[Path],
+        shards: Mapping[Path, range],
+        order_of: Callable[[range], ShardOrder],
+    ) -> None:
+        """Give shards to idle workers."""
+        while waiting and self._idle:
+            worker, folder = self._idle.pop(), waiting.popleft()
+            task = worker.actor.encode.remote(order_of(shards[folder]))
+            self._busy[task] = worker, folder
+
+    def _check_patience(self) -> None:
+        """Give up if there has been no worker for too long, by a `ClusterError`."""
+        now_s = time.monotonic()
+        if self._busy:
+            self._nobody_since_s = now_s
+        elif now_s - self._nobody_since_s > self._settings.start_timeout_s:
+            raise ClusterError(self._nobody_came())
 
     def notes(self) -> dict[str, float]:
         """Return the figures for `Progress.note`."""

@@ -160,6 +160,21 @@ def without_metadata(data: bytes, format: str) -> bytes | None:
 def _cut_jpeg(data: bytes) -> Iterator[bytes]:
     profile: dict[int, bytes] = {}
     kept: list[bytes] = []
+    for kind, segment in _jpeg_segments(data):
+        if kind in _JPEG_CODING:
+            kept.append(segment)
+        elif kind in _JPEG_PLAIN:
+            kept.append(_plain_segment(kind, segment))
+        elif kind == _JPEG_PROFILE and segment.startswith(_JPEG_PROFILE_NAME, 4):
+            profile[segment[16]] = segment[18:]
+    yield data[:2]
+    yield from _profile_segments(b"".join(profile[number] for number in sorted(profile)))
+    yield from kept
+    yield b"\xff\xd9"
+
+
+def _jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the segments between start and end by kind, that of a scan with its coded data."""
     place = 2
     while data[place + 1] != 0xD9:
         if data[place] != 0xFF:
@@ -170,26 +185,15 @@ def _cut_jpeg(data: bytes) -> Iterator[bytes]:
             continue
         (length,) = struct.unpack_from(">H", data, place + 2)
         end = place + 2 + length
-        segment = data[place:end]
-        if length < 2 or len(segment) < 2 + length:
+        if length < 2 or end > len(data):
             raise _UnknownError
-        if kind in _JPEG_CODING:
-            kept.append(segment)
-        elif kind in _JPEG_PLAIN:
-            kept.append(_plain_segment(kind, segment))
-        elif kind == _JPEG_PROFILE and segment.startswith(_JPEG_PROFILE_NAME, 4):
-            profile[segment[16]] = segment[18:]
-        place = end
         if kind == 0xDA:
-            following = _JPEG_NEXT.search(data, place)
+            following = _JPEG_NEXT.search(data, end)
             if following is None:
                 raise _UnknownError
-            kept.append(data[place : following.start()])
-            place = following.start()
-    yield data[:2]
-    yield from _profile_segments(b"".join(profile[number] for number in sorted(profile)))
-    yield from kept
-    yield b"\xff\xd9"
+            end = following.start()
+        yield kind, data[place:end]
+        place = end
 
 
 def _plain_segment(kind: int, segment: bytes) -> bytes:
