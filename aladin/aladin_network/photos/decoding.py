@@ -429,12 +429,7 @@ def _missing(share: float) -> str:
 
 
 def to_rgb(picture: Image.Image, grey_range: GreyRange | None = None) -> Image.Image:
-    """Convert a picture of any mode to 8-bit RGB as `decode_image` does; transparency is white.
-
-    Args:
-        picture: Decoded picture.
-        grey_range: What the file tells about grey with more than 8 bits, or None.
-    """
+    """Convert a picture of any mode to 8-bit RGB as `decode_image` does; transparency is white."""
     if picture.mode.startswith(("I", "F")):  # 16-bit grey; converting would clip, so scale
         return grey_to_rgb(picture, grey_range or GreyRange())
     if picture.has_transparency_data:

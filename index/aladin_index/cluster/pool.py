@@ -52,11 +52,7 @@ class WorkerSettings:
     start_timeout_s: float = 300.0
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ConfigError: If a number is too small.
-        """
+        """Check the values."""
         for name, value, least in (
             ("cpus", self.cpus, 1),
             ("gpus", self.gpus, 0),
@@ -96,16 +92,7 @@ class WorkerPool:
         settings: WorkerSettings,
         check: Callable[[WorkerFacts], None],
     ) -> None:
-        """Store the arguments; no worker is requested yet.
-
-        Args:
-            ray: Ray, as returned by `aladin_index.cluster.ray_encoding.connected`.
-            recipe: Ray's reference to the `Recipe` in its object store.
-            build: Build id in the recipe.
-            settings: Resources of each worker, and the maximum number of workers.
-            check: Function that raises an `AladinError` if a worker that has started cannot be
-                used.
-        """
+        """Store the arguments; no worker is requested yet."""
         self._ray = ray
         self._recipe = recipe
         self._build = build
@@ -127,17 +114,8 @@ class WorkerPool:
     ) -> Generator[tuple[Path, EncodedShard]]:
         """Encode some shards on the workers.
 
-        Args:
-            shards: Rows of each shard by the folder that names it.
-            order_of: Function that reads what a worker needs; called when a worker is free for the
-                shard.
-
-        Yields:
-            The shards as they get ready, in any order.
-
-        Raises:
-            ClusterError: If there is no worker for too long, or a shard fails repeatedly.
-            AladinError: If a worker reports an error that every other worker would have, too.
+        They come as they get ready, in any order. `order_of` reads what a worker needs, when one is
+        free for the shard.
         """
         waiting, failures = deque(shards), Counter[Path]()
         self._nobody_since_s = time.monotonic()

@@ -97,15 +97,7 @@ class ItemChanger:
         metadata: MetadataLimits = DEFAULT_METADATA_LIMITS,
         max_text_chars: int | None = None,
     ) -> None:
-        """Change an index.
-
-        Args:
-            writer: Writer of the index, for the model; closed with this.
-            model: The index's own model.
-            images: Reads uploaded photos and regions.
-            metadata: Limits of an item's metadata.
-            max_text_chars: Maximum length of a text, or None for the network's limit alone.
-        """
+        """Change an index."""
         self._writer = writer
         self._model = model
         self._images = images

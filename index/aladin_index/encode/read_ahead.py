@@ -71,9 +71,6 @@ class StageSeconds:
         Stages that run beside each other cannot be added up. This way they can: each gets, of the
         time that was lost to the threads, the share that it has of their work. The stage with the
         most seconds is then the one to speed up, and all of them together are the elapsed time.
-
-        Args:
-            others: Measurements of the threads so far.
         """
         started = time.perf_counter()
         try:
@@ -141,20 +138,10 @@ def encoded_batches(
 ) -> Generator[StreamedItems]:
     """Encode items batch by batch, `BATCHES_AHEAD` of the one that the caller is at.
 
-    Args:
-        encoder: Encoder of the items.
-        batches: Items of each batch; fetched on demand by the caller's thread.
-        settings: Number of threads that read and decode, while as many as the network allows
-            encode; and whether to be strict.
-        seconds: Receives the time that the caller waits here, split between the stages "read",
-            "decode" and "encode" in proportion to the time that the threads spend on each.
-        progress: Progress, advanced by the items as they are encoded: a batch may take minutes.
-
-    Yields:
-        The batches in order.
-
-    Raises:
-        InputError: If an item cannot be used, and the settings are strict.
+    Batches come in order, and are fetched on demand by the caller's thread. `seconds` receives the
+    time that the caller waits here, split between "read", "decode" and "encode" in proportion to
+    the time that the threads spend on each. Where the settings are strict, the first item of no use
+    is an `InputError`.
     """
     stream = _Stream(encoder, settings, seconds, progress)
     pool = ThreadPoolExecutor(settings.readers + encoder.callers, thread_name_prefix="encoder")

@@ -66,11 +66,7 @@ class FolderSettings:
     most_encoded: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the folders.
-
-        Raises:
-            InputError: If there is no folder, or one is inside another.
-        """
+        """Check the folders."""
         if not self.folders:
             raise InputError("expected at least one folder of photos, got none")
         places = [Path(os.path.realpath(folder)) for folder in self.folders]
@@ -100,16 +96,7 @@ class FolderSync:
         detector: Detector | None = None,
         is_settled: Callable[[Path, int, int], bool] = lambda path, size, mtime_ns: True,  # noqa: ARG005
     ) -> None:
-        """Store the arguments; nothing is opened yet.
-
-        Args:
-            index: Index folder, with a collection of images.
-            settings: The folders.
-            checkpoint: The index's own network, if it is loaded already, on its device.
-            detector: Detector, for a network that reads regions.
-            is_settled: Whether a file is complete, from its path, size and time in nanoseconds;
-                called for every photo of a pass.
-        """
+        """Store the arguments; nothing is opened yet."""
         self.warnings: list[str] = []
         self._index = index
         self._settings = settings
@@ -130,20 +117,7 @@ class FolderSync:
         dry_run: bool = False,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> SyncReport:
-        """Make one pass.
-
-        Args:
-            progress: Progress, in files compared by content and photos encoded.
-            dry_run: Change nothing; the report is what would be done, `encoded` apart.
-            is_stopped: Whether to end the pass early, asked between the batches.
-
-        Raises:
-            MissingPhotosError: If a folder is missing or empty while the index has photos of it;
-                nothing is changed.
-            InputError: If a folder is of another kind, or too many distinct metadata fields would
-                have an index for filters.
-            SearchIndexError: If there is no index, it has no images, or it cannot be written.
-        """
+        """Make one pass."""
         progress = progress or NullProgress()
         if self._checkpoint is None:
             self._checkpoint = load_for_inference(live_model_folder(self._index))
@@ -316,12 +290,7 @@ class _FolderReading:
 
 
 def _found_at(path: Path) -> Literal["a folder", "a file", "nothing"]:
-    """Return what is at a path.
-
-    Raises:
-        MissingPhotosError: If that cannot be told, such as on a disconnected network mount,
-            whose photos still exist.
-    """
+    """Return what is at a path."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -70,18 +70,6 @@ def keep(
     """Build the index if there is none, and bring it into the state of the folders.
 
     A kill at any moment loses nothing that was added: the next call goes on from there.
-
-    Args:
-        plan: What to keep in step.
-        show_progress: Opens the display of the progress of one piece of work.
-        on_pass: Called after each pass over the folders.
-        stop: Ends the watching when it is set.
-
-    Raises:
-        InputError: If there is no index, and no photo that can be used; without watching, if a
-            folder is missing or empty although the index has photos of it.
-        CheckpointError: If the model cannot be read.
-        SearchIndexError: If the index is damaged or cannot be written.
     """
     readers = os.cpu_count() or 1
     try:
@@ -115,11 +103,7 @@ def keep(
 
 
 def _first_generation(plan: KeepPlan, progress: Progress, readers: int) -> int:
-    """Build an index of the first photos that can be used, and return its generation.
-
-    Raises:
-        InputError: If no folder has a photo that can be used.
-    """
+    """Build an index of the first photos that can be used, and return its generation."""
     assert plan.checkpoint is not None  # there is no index that has one
     settings = BuildSettings(readers=readers, limits=plan.limits, exif=plan.exif)
     reasons: list[str] = []

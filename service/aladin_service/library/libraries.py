@@ -88,10 +88,6 @@ class LibraryPlace:
         """Keep other processes from serving the library; the kernel ends this with the process.
 
         The folder of the library is created if it does not exist.
-
-        Raises:
-            LibraryInUseError: If another process serves it.
-            ConfigError: If the folder cannot be written.
         """
         try:
             _make_private(self.place)
@@ -115,9 +111,6 @@ class LibraryPlace:
         """Return the file of the service's keys, and the key of the page; made if they are missing.
 
         The key stays the same, so that a page that is open works on after a restart.
-
-        Raises:
-            ConfigError: If they cannot be written.
         """
         file, secret_file = self.place / _KEYS, self.place / _SECRET
         try:
@@ -160,11 +153,7 @@ class LibraryPlace:
         return True
 
     def remove(self) -> None:
-        """Remove the folder, with the index unless that is elsewhere; photos are not touched.
-
-        Raises:
-            LibraryInUseError: If a process serves it.
-        """
+        """Remove the folder, with the index unless that is elsewhere; photos are not touched."""
         with self.claimed():
             # Moved first: what a kill leaves is no library any more.
             doomed = self.place.with_name(f".{self.name}.{os.getpid()}.removed")
@@ -194,11 +183,7 @@ class Library(LibraryPlace):
         return self.index != self.place / _INDEX
 
     def save(self) -> None:
-        """Write the description; an existing one is replaced.
-
-        Raises:
-            ConfigError: If the folder cannot be written.
-        """
+        """Write the description; an existing one is replaced."""
         index = str(self.index) if self.is_elsewhere else None
         description = _Description(
             schema_version=SCHEMA_VERSION,
@@ -243,17 +228,7 @@ def _not_writable(place: Path, error: OSError) -> ConfigError:
 def library_of(
     folders: Sequence[Path], model: str, libraries: Path, index: Path | None = None
 ) -> Library:
-    """Return the library of some folders and a model; it may not exist yet.
-
-    Args:
-        folders: Folders of photos, in any order.
-        model: Model as the user named it.
-        libraries: Folder of all libraries.
-        index: Folder of the index, or None for one in the folder of the library.
-
-    Raises:
-        InputError: If there is no folder, one of them does not exist, or one is in another.
-    """
+    """Return the library of some folders and a model; it may not exist yet."""
     places = checked_folders(folders)
     if Path(model).expanduser().is_dir():
         model = str(Path(model).expanduser().resolve())
@@ -294,12 +269,7 @@ def check_output(out: Path, libraries: Path, *, replace: bool) -> None:
 
 
 def all_libraries(libraries: Path) -> tuple[list[Library], dict[LibraryPlace, ConfigError]]:
-    """Return the libraries of a user by name, and why the others cannot be used.
-
-    Args:
-        libraries: Folder of all libraries; may not exist. Folders inside that hold none are
-            skipped.
-    """
+    """Return the libraries of a user by name, and why the others cannot be used."""
     found: list[Library] = []
     faults: dict[LibraryPlace, ConfigError] = {}
     for file in sorted(libraries.glob(f"[!.]*/{_DESCRIPTION}")):
@@ -311,11 +281,7 @@ def all_libraries(libraries: Path) -> tuple[list[Library], dict[LibraryPlace, Co
 
 
 def _read_library(file: Path) -> Library:
-    """Read a library's description.
-
-    Raises:
-        ConfigError: If it cannot be read.
-    """
+    """Read a library's description."""
     try:
         data: Any = json.loads(file.read_text(encoding="utf-8"))
         version = data["schema_version"]

@@ -47,14 +47,7 @@ _WEBP_FRAME_BYTES = 16  # of a frame, before the chunks in it
 
 
 def bare_profile(profile: bytes) -> bytes | None:
-    """Return a profile with the same colours and no other information.
-
-    Args:
-        profile: An ICC profile, untrusted.
-
-    Returns:
-        The reduced profile, or None if the given one is damaged or of a kind unknown here.
-    """
+    """Return a profile with the same colours and no other information."""
     try:
         return _reduced(profile)
     except (struct.error, IndexError):  # it goes beyond its end
@@ -138,14 +131,6 @@ def without_metadata(data: bytes, format: str) -> bytes | None:
     """Return a picture file without its metadata.
 
     Orientation is metadata: the caller has to look at it before.
-
-    Args:
-        data: The whole file, which a decoder takes for a picture.
-        format: As Pillow names it.
-
-    Returns:
-        The file; `data` itself if there is nothing to cut out. None if its format, or how it is
-        built, is not known here.
     """
     cut = _CUTS.get(format)
     if cut is None:
