@@ -28,6 +28,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.types import Progress
 from aladin_service.item_sources import image_items, photo_places
 from aladin_service.library.folder_sync import FolderSettings, FolderSync
+from aladin_service.library.libraries import FollowedFolders
 from aladin_service.library.watching import FolderWatch
 from aladin_training.data.folder_rules import FolderRules
 
@@ -42,23 +43,17 @@ ShowProgress = Callable[[], AbstractContextManager[Progress]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeepPlan:
+class KeepPlan(FollowedFolders):
     """What is kept in step; can be sent to another process.
 
     Attributes:
-        index: Folder of the index; may not exist yet.
         checkpoint: Model of a new index, or None if there is an index.
-        folders: Folders of photos, absolute paths, none inside another.
-        exclude: Patterns of files and folders that are skipped.
         limits: Limits of a photo.
         exif: Whether the EXIF data of photos become metadata.
         watch: Whether to go on when the first pass is done.
     """
 
-    index: Path
     checkpoint: Path | None
-    folders: tuple[Path, ...]
-    exclude: tuple[str, ...] = ()
     limits: ImageLimits = DEFAULT_LIMITS
     exif: bool = True
     watch: bool = True

@@ -20,7 +20,7 @@ import shutil
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
@@ -53,19 +53,6 @@ class LibraryInUseError(ConfigError):
         self.address = address
         where = "and does not listen yet" if address is None else f"at {address}"
         super().__init__(f"{name}: another process serves this library {where}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Description:
-    """The content of a library's ``library.json``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    schema_version: int
-    folders: list[str]
-    model: str
-    index: str | None
-    exclude: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,20 +149,31 @@ class LibraryPlace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Library(LibraryPlace):
+class FollowedFolders:
+    """Folders of photos that an index follows.
+
+    Attributes:
+        index: Folder of the index.
+        folders: Folders of photos, absolute paths, none inside another.
+        exclude: Patterns of files and folders that are skipped, see `FolderRules`.
+    """
+
+    index: Path
+    folders: tuple[Path, ...]
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library(LibraryPlace, FollowedFolders):
     """The index of some folders of photos by one model.
 
     Attributes:
-        folders: Folders of photos, absolute paths.
         model: Model as the user named it; an absolute path if it is a folder.
-        index: Folder of the index.
-        exclude: Patterns of files and folders that the library leaves out, see `FolderRules`.
     """
 
-    folders: tuple[Path, ...]
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
     model: str
-    index: Path
-    exclude: tuple[str, ...] = ()
 
     @property
     def is_elsewhere(self) -> bool:
@@ -184,17 +182,16 @@ class Library(LibraryPlace):
 
     def save(self) -> None:
         """Write the description; an existing one is replaced."""
-        index = str(self.index) if self.is_elsewhere else None
-        description = _Description(
-            schema_version=SCHEMA_VERSION,
-            folders=[str(folder) for folder in self.folders],
-            model=self.model,
-            index=index,
-            exclude=list(self.exclude),
-        )
+        description = {
+            "schema_version": SCHEMA_VERSION,
+            "folders": [str(folder) for folder in self.folders],
+            "model": self.model,
+            "index": str(self.index) if self.is_elsewhere else None,
+            "exclude": list(self.exclude),
+        }
         try:
             _make_private(self.place)
-            write_json(self.place / _DESCRIPTION, asdict(description))
+            write_json(self.place / _DESCRIPTION, description)
         except OSError as error:
             raise _not_writable(self.place, error) from error
 
@@ -284,16 +281,10 @@ def _read_library(file: Path) -> Library:
     """Read a library's description."""
     try:
         data: Any = json.loads(file.read_text(encoding="utf-8"))
-        version = data["schema_version"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        version = data.pop("schema_version")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError(f"{file}: not the description of a library ({error})") from error
     if version != SCHEMA_VERSION:
         raise ConfigError(f"{file}: schema version {version}, expected {SCHEMA_VERSION}")
-    description = parse_config(_Description, data, str(file))
-    return Library(
-        place=file.parent,
-        folders=tuple(Path(folder) for folder in description.folders),
-        model=description.model,
-        index=file.parent / _INDEX if description.index is None else Path(description.index),
-        exclude=tuple(description.exclude),
-    )
+    place = {"place": str(file.parent), "index": data.get("index") or str(file.parent / _INDEX)}
+    return parse_config(Library, data | place, str(file))

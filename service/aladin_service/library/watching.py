@@ -161,19 +161,19 @@ class FolderWatch:
             polls, every_s = self._polling(present)
             # What changed before the watch began is found by a pass that follows its beginning.
             self._next_s = time.monotonic()
-            events = watch(
-                *present,
-                watch_filter=self._matters,
-                debounce=round(1000 * self._settings.burst_s),
-                step=round(1000 * _QUIET_S),
-                stop_event=stop,
-                rust_timeout=round(1000 * _TICK_S),
-                yield_on_timeout=True,
-                force_polling=polls,
-                poll_delay_ms=round(1000 * every_s),
-                ignore_permission_denied=True,
-            )
             try:
+                events = watch(
+                    *present,
+                    watch_filter=self._matters,
+                    debounce=round(1000 * self._settings.burst_s),
+                    step=round(1000 * _QUIET_S),
+                    stop_event=stop,
+                    rust_timeout=round(1000 * _TICK_S),
+                    yield_on_timeout=True,
+                    force_polling=polls,
+                    poll_delay_ms=round(1000 * every_s),
+                    ignore_permission_denied=True,
+                )
                 self._follow(events, places, stop)
             except (OSError, RuntimeError) as error:
                 if not polls:
