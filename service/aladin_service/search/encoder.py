@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -22,7 +22,6 @@ from aladin_index.search.collection import SearchBackend
 from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
-from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.graphs.network import query_network
 from aladin_network.inference import Network, QueryNetworks, encode_images, encode_texts, tokenize
@@ -274,9 +273,9 @@ class QueryEncoder:
         try:
             values = [item.read.value for item in inputs]
             if inputs[0].modality == "text":
-                encoding = encode_texts(model, cast(list[str], values))
+                encoding = encode_texts(model, values)
             else:
-                encoding = encode_images(model, cast(list[PhotoInput], values))
+                encoding = encode_images(model, values)
         except Exception as error:
             if len(inputs) == 1:
                 return [error]
