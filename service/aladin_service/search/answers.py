@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from aladin_index.search.results import Box
+from aladin_index.search.results import Box, MappedQueryRegion, MappedWord
 
 
 class Item(BaseModel):
@@ -75,33 +75,6 @@ class MappedRegion(BaseModel):
     box: Box | None = Field(
         description="x0, y0, x1, y1 in fractions of the photo's width and height; null if unknown."
     )
-
-
-class MappedWord(BaseModel):
-    """A whole word of a text, compared with every region of a photo."""
-
-    text: str
-    start: int = Field(description="First character of the word in the text.")
-    end: int = Field(description="The character after its last.")
-    score: float = Field(description="The words' scores add up to `align`.")
-    share: float = Field(
-        description="The score divided by the sum of the absolute values of all tokens' scores."
-    )
-    region: int = Field(description="Region that fits the word best.")
-    cosines: list[float] = Field(
-        description="Cosine with each region, summed over the tokens of the word, rounded to four"
-        " decimals."
-    )
-
-
-class MappedQueryRegion(BaseModel):
-    """A region inside the box of the query's photo, compared with every region of another photo."""
-
-    box: Box = Field(description="In fractions of the query's photo.")
-    score: float = Field(description="The regions' scores add up to `align`.")
-    share: float = Field(description="The score divided by the sum of all absolute scores.")
-    region: int = Field(description="Region that fits it best.")
-    cosines: list[float] = Field(description="Cosine with each region, rounded to four decimals.")
 
 
 class WordMapsAnswer(BaseModel):
