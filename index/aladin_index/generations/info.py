@@ -165,11 +165,7 @@ def describe_manifest(
 ) -> LocalFacts:
     """Describe a generation.
 
-    Args:
-        path: Index folder, with the model.
-        manifest: Manifest of the generation.
-        counts: Number of items of each collection now.
-        in_engine: Whether a vector database stores it, so that there are no files to look at.
+    In an engine there are no files to look at; the counts are those of its items now.
     """
     model = model_folder(path, manifest.model.id)
     changed_s = None if in_engine else changed_at_s(path, manifest)

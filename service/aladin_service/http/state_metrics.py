@@ -45,14 +45,7 @@ class ProcessMemory(NamedTuple):
 
 
 def process_memory(pid: int) -> ProcessMemory | None:
-    """Measure a process.
-
-    Args:
-        pid: ID of the process.
-
-    Returns:
-        None where it cannot be told: the process has ended, or this system has no ``/proc``.
-    """
+    """Measure a process."""
     try:
         fields = (_PROC / str(pid) / "statm").read_text(encoding="ascii").split()
     except OSError:
@@ -82,17 +75,10 @@ class StateMetrics:
     """Renders the application's state; caches the index state for when no worker is free."""
 
     def __init__(self) -> None:
-        """Start without any known index state."""
         self._index: LocalFacts | None = None
 
     async def render(self, workers: Workers, *, max_waiting: int, draining: bool) -> bytes:
-        """Collect the state of the service and render it in Prometheus' text format.
-
-        Args:
-            workers: Workers of the service.
-            max_waiting: Number of queries that may wait for a worker.
-            draining: Whether the service is shutting down.
-        """
+        """Collect the state of the service and render it in Prometheus' text format."""
         try:
             async with asyncio.timeout(_DESCRIBE_S):
                 self._index = await workers.call(DescribeIndex())
