@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -16,7 +16,7 @@ from aladin_search.hits import THUMBNAIL_PX, Hits
 from aladin_search.inputs import check_literals, described, items_of
 from aladin_search.listing import Field, Item, Order, every_item, fields_of, skipped_files
 from aladin_search.progress import reported
-from aladin_service.door import query_of
+from aladin_service.door import Local
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,25 +44,9 @@ class Index:
         from aladin_index.format.layout import check_index
 
         check_index(path)  # a wrong path is named before torch is imported
-        from aladin_index.devices.search_device import SearchDevice
-        from aladin_index.open import open_backend
-        from aladin_index.search.searcher import TwoStageSearcher
-        from aladin_service.commands.options import detector_for
-        from aladin_service.search.encoder import QueryEncoder
-        from aladin_service.settings import QueryLimits, engine_options
-
         self.path = path
-        with ExitStack() as opened:
-            place = opened.enter_context(closing(SearchDevice.choose(device, "faiss")))
-            backend = open_backend(path, device=place, engine=engine_options(path))
-            opened.callback(backend.close)
-            self._searcher = TwoStageSearcher(backend)
-            encoder = backend.checkpoint.model.image.encoder
-            self._detector = detector_for(encoder, detector, place.device)
-            self._limits = QueryLimits()
-            self._encoder = QueryEncoder(self._limits, detector=self._detector)
-            opened.callback(self._encoder.close)
-            self._opened = opened.pop_all()
+        self._door = Local(path, device, detector=detector)
+        self._searcher = self._door.searcher
 
     @property
     def counts(self) -> dict[Target, int]:
@@ -115,15 +99,11 @@ class Index:
             NoSuchTargetError: If the index has no collection `target`.
             UnknownItemError: If the index has no item `id`.
         """
-        from aladin_service.search.parts import encode_any
-
         if target is not None:
             check_literals(target=(target, Target))
         request = SearchRequest(text, target, **asked).with_query_as_part()
         request.check_query()
-        encoded = encode_any(self._encoder, self._searcher, query_of(request))
-        wanted = request.target_in(self._searcher.index.manifest.targets)
-        answer = self._searcher.search(encoded, wanted, request.options())
+        answer = self._door.search(request)
         files = {hit.id: self._photo_file_if_any(hit.id) for hit in answer.hits}
         return Hits(
             described(request), answer, lambda item: self._small(files[item], item, THUMBNAIL_PX)
@@ -212,7 +192,7 @@ class Index:
                     check_new(writer, target, items_of(target, source, split), settings)
             for target, source in sources.items():
                 items = items_of(target, source, split)
-                regions = self._detector if target == "images" else None
+                regions = self._door.detector if target == "images" else None
                 counts[target] = add_items(writer, model, target, items, settings, shown, regions)
         return counts
 
@@ -308,7 +288,7 @@ class Index:
 
     def close(self) -> None:
         """Release the index's files and threads; hits that were found stay usable."""
-        self._opened.close()
+        self._door.close()
 
     def __enter__(self) -> Index:
         """Return the index, which is closed at the end of the block."""
@@ -336,7 +316,7 @@ class Index:
         if file is None:
             return None
         try:
-            limits = self._limits
+            limits = self._door.limits
             return resized_photo(file, item_id, size_px, limits.image, limits.memory).data
         except PhotoGoneError:
             return None

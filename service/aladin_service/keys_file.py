@@ -41,7 +41,11 @@ _KEY_FILE = TypeAdapter(_KeyFile)
 
 
 def read_keys(file: Path) -> tuple[ApiKey, ...]:
-    """Read a file of keys."""
+    """Read a file of keys.
+
+    Raises:
+        ConfigError: If the file is missing, cannot be read, or is not a valid keys file.
+    """
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -66,7 +70,19 @@ def add_key(
 ) -> str:
     """Add a key to a file, which is created if it does not exist.
 
-    Returns the secret; the file stores only its digest, so it cannot be shown again.
+    Args:
+        file: File of keys.
+        name: Name of the new key.
+        scopes: Operations permitted to the user of the key.
+        requests_per_s: Requests per second permitted in the long run, above 0, or None for no
+            limit.
+        burst: Number of requests that may come at once, at least 1, or None if there is no rate.
+
+    Returns:
+        The secret key. The file stores only its digest, so it cannot be shown again.
+
+    Raises:
+        ConfigError: If the name is taken or invalid, or the file is not a key file.
     """
     if not re.fullmatch(NAME, name):
         raise ConfigError(
@@ -90,7 +106,11 @@ def add_key(
 
 
 def remove_key(file: Path, name: str) -> None:
-    """Remove a key from a file."""
+    """Remove a key from a file.
+
+    Raises:
+        ConfigError: If the key does not exist, or the file is not a valid keys file.
+    """
     read_keys(file)  # what is no file of keys gets no lock beside it
     with _only_writer(file):
         keys = read_keys(file)

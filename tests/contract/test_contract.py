@@ -44,3 +44,19 @@ def test_every_case_has_a_name_of_its_own_and_a_stored_answer() -> None:
     assert len(set(names)) == len(names)
     for kind in set(STORED.values()):
         assert list(ANSWERS[kind]) == names
+
+
+@pytest.mark.parametrize("kind", ["files"], indirect=True)
+async def test_every_door_encodes_texts_in_the_precision_of_the_settings(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores: dict[str, list[float]] = {}
+    for precision in ("float32", "bfloat16"):
+        monkeypatch.setenv("ALADIN_QUERY_PRECISION", precision)
+        for door in DOORS:
+            async with served.door(door) as ask:
+                found = await ask(CASES[0])
+            assert found is not None
+            given = [hit["score"] for hit in found["hits"]]
+            assert given == pytest.approx(scores.setdefault(precision, given), abs=2e-6), door
+    assert scores["float32"] != pytest.approx(scores["bfloat16"], abs=1e-4)

@@ -32,7 +32,11 @@ _DECIMALS = 6
 
 
 def exif_metadata(exif: Image.Exif) -> dict[str, str | float]:
-    """Return the fields of `EXIF_FIELDS` that a photo tells."""
+    """Return the fields of `EXIF_FIELDS` that a photo tells.
+
+    Args:
+        exif: EXIF data, untrusted.
+    """
     found: dict[str, str | float] = {}
     for read in (_taken_at, _camera, _place):
         with suppress(Exception):  # broken EXIF data are common, and do not spoil a photo

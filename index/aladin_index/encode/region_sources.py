@@ -21,7 +21,11 @@ class RegionReader(Protocol):
         ...
 
     def read(self, key: str) -> RegionSet:
-        """Return the regions of a photo."""
+        """Return the regions of a photo.
+
+        Raises:
+            InputError: If there are none, or they cannot be used.
+        """
         ...
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import typer
+import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.models import CommandInfo
 
 # Names of values by Python type, for options and arguments without a metavar of their own.
 _VALUE_NAMES = {"int": "N", "float": "X", "str": "TEXT", "Path": "PATH"}
@@ -59,7 +61,27 @@ def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
 
 
 class Command(TyperCommand):
-    """A command whose usage names required arguments without braces."""
+    """A command whose usage names required arguments without braces.
+
+    One whose options are made from dataclasses, see `flags`, has them once they are asked for.
+    """
+
+    @property
+    def params(self) -> list[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The arguments and options."""
+        make = vars(self.callback).pop("whole", None) if self.callback else None
+        if make is not None:
+            whole = typer.main.get_command_from_info(
+                CommandInfo(callback=make(), cls=TyperCommand),
+                pretty_exceptions_short=False,
+                rich_markup_mode=None,
+            )
+            self._params, self.callback = whole.params, whole.callback
+        return self._params
+
+    @params.setter
+    def params(self, params: list[Any]) -> None:  # pyright: ignore
+        self._params = params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line, and tell about quotes where there are too many words."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aladin_service.api_key import SCOPES, ApiKey, Scope
 from aladin_service.commands.help_style import CommandApp
 from aladin_service.commands.options import JsonOption
+
+if TYPE_CHECKING:
+    from aladin_service.api_key import ApiKey, Scope
 
 app = CommandApp(
     help="Create, list and remove the API keys of a service.",
@@ -30,6 +32,8 @@ KeysOption = Annotated[
 
 def _scope(word: str) -> Scope:
     # Typer accepts a Literal for a single value, but not for a list.
+    from aladin_service.api_key import SCOPES
+
     for scope in SCOPES:
         if word == scope:
             return scope
@@ -44,7 +48,7 @@ def add(
         list[str] | None,
         typer.Option(
             "--scope",
-            metavar=f"[{'|'.join(SCOPES)}]",
+            metavar="[read|write|metrics]",
             parser=_scope,
             help="What the key permits; repeatable: read (search and read, the default), write, "
             "metrics (scrape metrics). No scope implies another.",
@@ -75,6 +79,7 @@ def add(
     Out: the key on stdout, only this once: FILE stores a digest of it.
     """
     from aladin_network.errors import ConfigError
+    from aladin_service.api_key import SCOPES
     from aladin_service.keys_file import add_key
 
     if rate is not None and not 0 < rate < float("inf"):

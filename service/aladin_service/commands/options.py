@@ -13,8 +13,6 @@ from aladin_service.observe.logs import LogFormat, log_setup, log_to_stderr
 
 if TYPE_CHECKING:
     from aladin_index.settings import MetadataLimits
-    from aladin_network.detectors.base import Detector
-    from aladin_network.encoders.readers import PhotoReader
     from aladin_training.data.regions import RegionStore
 
 # Networks, data sets and their regions.
@@ -91,47 +89,6 @@ def opened_regions(regions: Path | None, labels: Path | None) -> RegionStore | N
             raise InputError("--region-labels: expected also --regions, which they belong to")
         return None
     return open_regions(regions, labels)
-
-
-def named_detector(detector: str | None) -> str | None:
-    """Return the detector named by --detector or, without it, by ALADIN_DETECTOR."""
-    if detector is not None:
-        return detector
-    from aladin_service.settings import read_settings
-
-    return read_settings().detector
-
-
-def detector_for(
-    encoder: PhotoReader, detector: str | None, device: str = "cpu"
-) -> Detector | None:
-    """Load the detector of a network that reads regions.
-
-    Args:
-        encoder: Image encoder of the network.
-        detector: Value of --detector. If None, ALADIN_DETECTOR names the detector; networks that
-            read photos ignore that setting.
-        device: Device to run the detector on.
-
-    Returns:
-        The detector, or None if none is named.
-
-    Raises:
-        ConfigError: If there is no such detector, one of its options is impossible, or the network
-            was trained with another one.
-        CheckpointError: If the detector's weights cannot be loaded.
-    """
-    if detector is None and encoder.reads != "regions":
-        return None
-    name = named_detector(detector)
-    if name is None:
-        return None
-    from aladin_index.encode.region_sources import check_detector
-    from aladin_network.detectors.base import load_detector
-
-    found = load_detector(name, device)
-    check_detector(encoder, found)
-    return found
 
 
 # Devices.

@@ -21,12 +21,11 @@ def skipped_lines(items: Sequence[SkippedItem]) -> list[str]:
     from aladin_index.format.skipped import by_reason
 
     lines: list[str] = []
-    for group in by_reason(items, len(items), _MANY):
-        if group.count < _MANY:
-            lines += [f"{name}: {group.reason}" for name in group.names]
+    for reason, count, names in by_reason(items, len(items), _MANY):
+        if count < _MANY:
+            lines += [f"{name}: {reason}" for name in names]
         else:
-            named = ", ".join(group.names[:_NAMED])
-            lines.append(f"{group.count:,} x {group.reason} ({named}, ...)")
+            lines.append(f"{count:,} x {reason} ({', '.join(names[:_NAMED])}, ...)")
     return lines
 
 

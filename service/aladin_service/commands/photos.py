@@ -266,7 +266,8 @@ def _print_libraries() -> None:
     for library in libraries:
         try:
             info = describe(library.index)
-            photos = f"{info.collections['images'].count:,}"
+            pending = info.pending["images"]
+            photos = f"{info.collections['images'].count + pending.added - pending.removed:,}"
         except IndexNotReadyError:
             photos = "none yet"
         except (SearchIndexError, KeyError) as error:

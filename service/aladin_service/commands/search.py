@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -15,27 +15,23 @@ import typer
 
 from aladin_network.errors import InputError
 from aladin_network.types import DeviceName, FirstStageName, Target
+from aladin_service.commands.flags import Flags, with_flags
 from aladin_service.commands.options import (
     DetectorOption,
     FirstStageOption,
     SearchDeviceOption,
     checked_index,
-    detector_for,
 )
 from aladin_service.commands.search_drawing import (
     DrawingOption,
-    ExplainOption,
     check_drawing,
-    draw_here,
-    draw_there,
+    drawn_ids,
     write_drawing,
 )
 
 if TYPE_CHECKING:
-    from aladin_index.devices.search_device import SearchDevice
     from aladin_index.search.request import SearchRequest
-    from aladin_index.search.results import SearchAnswer
-
+    from aladin_service.door import Index
 
 # httpx does without this module where it cannot be imported.
 _HTTPX_COMMAND = "httpx._main"
@@ -43,7 +39,6 @@ _HTTPX_COMMAND = "httpx._main"
 IndexArgument = Annotated[
     str | None, typer.Argument(metavar="INDEX", help="Index folder; omitted with --url.")
 ]
-TextArgument = Annotated[str | None, typer.Argument(metavar="TEXT", help="Words to search for.")]
 UrlOption = Annotated[
     str | None,
     typer.Option(
@@ -52,137 +47,88 @@ UrlOption = Annotated[
         help="URL of a running service, instead of INDEX; ALADIN_API_KEY is its API key.",
     ),
 ]
-ImageOption = Annotated[
-    Path | None,
-    typer.Option("--image", metavar="FILE", exists=True, dir_okay=False, help="A photo."),
-]
-RegionsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--regions",
-        metavar="FILE.npz",
-        exists=True,
-        dir_okay=False,
-        help="Ready-made regions of a photo, for an index whose model reads regions; with "
-        "--image the photo that --out draws them on.",
-    ),
-]
-ItemIdOption = Annotated[
-    str | None,
-    typer.Option("--id", metavar="ID", help="An item of the index; it is not among its own hits."),
-]
-AndOption = Annotated[
-    list[str] | None,
-    typer.Option("--and", metavar="TEXT", help="What hits have as well; repeatable."),
-]
-NotOption = Annotated[
-    list[str] | None,
-    typer.Option("--not", metavar="TEXT", help="What hits do not have; repeatable."),
-]
-LikeOption = Annotated[
-    list[str] | None,
-    typer.Option("--like", metavar="ID", help="An item that hits are like; repeatable."),
-]
-BoxOption = Annotated[
-    str | None,
-    typer.Option(
-        "--box",
-        metavar="X0,Y0,X1,Y1",
-        help="Part of the photo of --image, --regions or --id to search for, in fractions of its "
-        "width and height.",
-    ),
-]
-TargetOption = Annotated[
-    Target | None,
-    typer.Option(
-        "--target",
-        help="What to find. [default: texts for a whole photo, otherwise images, or what INDEX "
-        "has]",
-    ),
-]
-CountOption = Annotated[
-    int | None,
-    typer.Option("-k", min=1, max=1000, help="Number of hits. [default: 10; with --out, 1]"),
-]
-CandidatesOption = Annotated[
-    str | None,
-    typer.Option("--candidates", metavar="N|all", help="Size of the first stage's result."),
-]
-RerankOption = Annotated[
-    bool, typer.Option("--rerank/--no-rerank", help="Order by the second stage.")
-]
-FusionOption = Annotated[
-    float | None,
-    typer.Option(
-        "--fusion", min=0, max=1, help="Weight of the alignment score; 1 is the papers' rule."
-    ),
-]
-MinProbabilityOption = Annotated[
-    float | None,
-    typer.Option(
-        "--min-probability",
-        min=0,
-        max=1,
-        help="Drop hits that are less likely to belong to the query; needs a calibrated "
-        "index. If its calibration does not apply to the query, no hit is dropped, and the "
-        "last line reports it.",
-    ),
-]
-_LEXICAL_HELP = "Weight of rare words of TEXT in the items' own texts, file names and metadata."
-LexicalOption = Annotated[float | None, typer.Option("--lexical", min=0, max=1, help=_LEXICAL_HELP)]
-SortOption = Annotated[
-    str | None,
-    typer.Option(
-        "--sort",
-        metavar="FIELD",
-        help="Order the hits by a metadata field, such as taken_at, smallest first; -taken_at: "
-        "largest first. Hits without the field come last.",
-    ),
-]
-FilterOption = Annotated[
-    str,
-    typer.Option(
-        "--filter",
-        metavar="JSON",
-        help='Metadata, e.g. {"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}.',
-    ),
-]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout-ms",
-        min=1,
-        help="Time limit; skips the second stage if it would take longer, and reports that.",
-    ),
-]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
 ]
 
 
+def _request_flags() -> Flags:
+    """Return the options of a request, with those that the command line writes in its own way."""
+    from aladin_index.search.options import candidates_from
+    from aladin_index.search.request import SearchRequest, parse_box
+
+    def file(flag: str, metavar: str, help: str) -> Any:
+        return Annotated[
+            Path | None,
+            typer.Option(flag, metavar=metavar, exists=True, dir_okay=False, help=help),
+        ]
+
+    def several(flag: str, metavar: str, help: str) -> Any:
+        return Annotated[
+            list[str] | None, typer.Option(flag, metavar=metavar, help=f"{help}; repeatable.")
+        ]
+
+    def parsed(flag: str, metavar: str, help: str, parser: Any) -> Any:
+        return Annotated[str | None, typer.Option(flag, metavar=metavar, parser=parser, help=help)]
+
+    target = "[default: texts for a whole photo, otherwise images, or what INDEX has]"
+    written = {
+        "text": Annotated[str | None, typer.Argument(metavar="TEXT", help="Words to search for.")],
+        "image": file("--image", "FILE", "A photo."),
+        "regions": file(
+            "--regions",
+            "FILE.npz",
+            "Ready-made regions of a photo, for an index whose model reads regions; with --image"
+            " the photo that --out draws them on.",
+        ),
+        "id": Annotated[
+            str | None,
+            typer.Option(
+                "--id",
+                metavar="ID",
+                help="An item of the index; it is not among its own hits.",
+            ),
+        ],
+        "box": parsed(
+            "--box",
+            "X0,Y0,X1,Y1",
+            "Part of the photo of --image, --regions or --id to search for, in fractions of its"
+            " width and height.",
+            partial(parse_box, name="--box"),
+        ),
+        "all": several("--and", "TEXT", "What hits have as well"),
+        "not_": several("--not", "TEXT", "What hits do not have"),
+        "like": several("--like", "ID", "An item that hits are like"),
+        "target": Annotated[
+            Target | None, typer.Option("--target", help=f"What to find. {target}")
+        ],
+        "k": Annotated[
+            int | None,
+            typer.Option(
+                "-k", min=1, max=1000, help="Number of hits. [default: 10; with --out, 1]"
+            ),
+        ],
+        "candidates": parsed(
+            "--candidates", "N|exhaustive", "Size of the first stage's result.", candidates_from
+        ),
+        "filter": parsed(
+            "--filter",
+            "JSON",
+            'Metadata, e.g. {"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}.',
+            _filter,
+        ),
+        "offset": None,  # the command line has no pages
+    }
+    return Flags(SearchRequest, written, {"k": None, "filter": "{}", "all": None, "not_": None})
+
+
+@with_flags(asked=_request_flags)
 def search(
     index: IndexArgument = None,
-    text: TextArgument = None,
+    *,
+    asked: SearchRequest,
     url: UrlOption = None,
-    image: ImageOption = None,
-    regions: RegionsOption = None,
-    item_id: ItemIdOption = None,
-    box: BoxOption = None,
-    also: AndOption = None,
-    without: NotOption = None,
-    like: LikeOption = None,
-    target: TargetOption = None,
-    k: CountOption = None,
-    candidates: CandidatesOption = None,
-    rerank: RerankOption = True,
-    fusion: FusionOption = None,
-    min_probability: MinProbabilityOption = None,
-    lexical: LexicalOption = None,
-    filter_json: FilterOption = "{}",
-    sort: SortOption = None,
-    explain: ExplainOption = False,
     out: DrawingOption = None,
-    timeout_ms: TimeoutOption = None,
     detector: DetectorOption = None,
     device: SearchDeviceOption = "cpu",
     first_stage: FirstStageOption = "faiss",
@@ -198,63 +144,43 @@ def search(
     and the cosine there; probabilities if a calibration may judge the query. --out draws evidence.
     """
     if url is not None:
-        index, text = None, _only_word(index, text)
+        index, asked = None, replace(asked, text=_only_word(index, asked.text))
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
-    from aladin_index.search.options import candidates_from
-    from aladin_index.search.request import SearchRequest, parse_box
-
-    filters = _filter(filter_json)
-    request = SearchRequest(
-        text,
-        target,
-        image=image if regions is None else None,  # beside regions only the drawing needs it
-        regions=regions,
-        id=item_id,
-        box=None if box is None else parse_box(box, "--box"),
-        all=also,
-        not_=without,
-        like=like,
-        k=_count(k, out, explain=explain),
-        candidates=candidates_from(candidates),
-        rerank=rerank,
-        fusion=fusion,
-        explain=explain,
-        filter=filters,
-        timeout_ms=timeout_ms,
-        min_probability=min_probability,
-        lexical=lexical,
-        sort=sort,
-    ).with_query_as_part()
-    request.check_query()
-    if out is not None and request.has_parts:
+    photo = asked.image
+    if asked.regions is not None:
+        asked = replace(asked, image=None)  # which only the drawing needs
+    asked = replace(asked, k=_count(asked, out)).with_query_as_part()
+    asked.check_query()
+    if out is not None and asked.has_parts:
         raise InputError("--out: the evidence of a query of several parts is not drawn")
-    folder = None if index is None else checked_index(Path(index))
+    if url is not None:
+        _check_left_to_service(device, first_stage, detector)
+        opened = _service(url)
+    else:
+        opened = _opened(checked_index(Path(index or "")), asked, device, first_stage, detector)
     from aladin_index.search.results import SEARCH_ANSWER
     from aladin_service.reports.tables import answer_lines
 
-    if url is not None:
-        _check_left_to_service(device, first_stage, detector)
-        _import_client()
-        answer, known = _ask_service(url, request, image, out)
-    else:
-        assert folder is not None  # or there is a URL
-        from aladin_index.devices.search_device import SearchDevice
-
-        place = SearchDevice.choose(device, first_stage)
-        answer, known = _search_here(folder, request, image, place, detector, out)
+    with closing(opened) as door:
+        answer = door.search(asked)
+        if out is not None:
+            ids = drawn_ids(answer)
+            write_drawing(out, [door.draw(asked, each, photo) for each in ids])
+        known = door.fields(asked.target_in(door.targets)) if answer.unknown_fields else []
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
-        typer.echo("\n".join(answer_lines(answer, known, filtered=bool(filters))))
+        typer.echo("\n".join(answer_lines(answer, known, filtered=bool(asked.filter))))
 
 
-def _count(k: int | None, out: Path | None, *, explain: bool) -> int:
+def _count(asked: SearchRequest, out: Path | None) -> int:
     """Return the number of hits, of which a drawing shows the first unless told otherwise."""
+    given = cast(int | None, asked.k)
     if out is None:
-        return k or 10
-    check_drawing(out, k or 1, explain=explain)
-    return k or 1
+        return given or 10
+    check_drawing(out, given or 1, explain=asked.explain)
+    return given or 1
 
 
 def _check_left_to_service(
@@ -274,75 +200,32 @@ def _only_word(first: str | None, second: str | None) -> str | None:
     return first
 
 
-def _search_here(
+def _opened(
     index: Path,
-    request: SearchRequest,
-    image: Path | None,
-    place: SearchDevice,
+    asked: SearchRequest,
+    device: DeviceName,
+    first_stage: FirstStageName,
     detector: str | None,
-    out: Path | None,
-) -> tuple[SearchAnswer, list[str]]:
-    """Search an index; also return its fields if the filter names one that no item has."""
-    from aladin_index.open import open_backend
-    from aladin_index.search.listing import NotListableError, list_fields
-    from aladin_index.search.query import EncodedParts
-    from aladin_index.search.searcher import TwoStageSearcher
-    from aladin_network.heads.trained import UNALIGNED, untrained_reason
-    from aladin_service.door import query_of
-    from aladin_service.search.encoder import QueryEncoder
-    from aladin_service.search.job import PartsQuery, RegionsQuery
-    from aladin_service.search.parts import encode_any
-    from aladin_service.settings import QueryLimits, engine_options
+) -> Index:
+    """Open an index in this process, and warn if its hits are in no order."""
+    from aladin_network.heads.trained import UNALIGNED
+    from aladin_service.door import Local
 
-    query = query_of(request)
-    if isinstance(query, RegionsQuery) and image is not None:
-        query = replace(query, picture=image.read_bytes())
-    with (
-        closing(place),
-        closing(open_backend(index, device=place, engine=engine_options(index))) as opened,
-    ):
-        finder = None
-        if request.image is not None:
-            finder = detector_for(opened.checkpoint.model.image.encoder, detector, place.device)
-        searcher = TwoStageSearcher(opened)
-        provenance = opened.checkpoint.provenance
-        untrained = untrained_reason(provenance.recipe, provenance.stage)
-        if untrained is not None:
-            typer.echo(f"warning: {untrained}", err=True)
-        elif not opened.checkpoint.alignment_trained and request.fusion is None:
-            typer.echo(UNALIGNED, err=True)
-        with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
-            received_s = time.monotonic()
-            encoded = encode_any(encoder, searcher, query)
-        found = request.target_in(opened.manifest.targets)
-        answer = searcher.search(encoded, found, request.options(), received_s)
-        if not (out is None or isinstance(query, PartsQuery) or isinstance(encoded, EncodedParts)):
-            write_drawing(out, draw_here(searcher, query, encoded, answer))
-        known: list[str] = []
-        with suppress(NotListableError):
-            known = [*list_fields(opened.collection(found))] if answer.unknown_fields else []
-        return answer, known
+    has_photo = asked.image is not None
+    opened = Local(index, device, first_stage, detector, reads_photos=has_photo)
+    if opened.untrained is not None:
+        typer.echo(f"warning: {opened.untrained}", err=True)
+    elif not opened.searcher.index.checkpoint.alignment_trained and asked.fusion is None:
+        typer.echo(UNALIGNED, err=True)
+    return opened
 
 
-def _ask_service(
-    url: str, request: SearchRequest, image: Path | None, out: Path | None
-) -> tuple[SearchAnswer, list[str]]:
-    """Ask a service as `_search_here` does."""
+def _service(url: str) -> Index:
+    _import_client()
     from aladin_service.client import AladinClient
-    from aladin_service.client_errors import RefusedInputError
+    from aladin_service.door import Remote
 
-    target = request.target_in(("images", "texts"))
-    with AladinClient(url) as client:
-        answer = client.search(replace(request, target=target))
-        if out is not None:
-            write_drawing(out, draw_there(client, request, image, answer))
-        known: list[str] = []
-        with suppress(RefusedInputError):  # an index in a vector database does not list them
-            if answer.unknown_fields:
-                fields = client.index_fields()
-                listed = fields.images if target == "images" else fields.texts
-                known = list(dict.fromkeys(field.name for field in listed or ()))
-        return answer, known
+    return Remote(AladinClient(url))
 
 
 def _import_client() -> None:

@@ -12,16 +12,8 @@ from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
 
 if TYPE_CHECKING:
-    from aladin_index.search.query import Term
-    from aladin_index.search.request import SearchRequest
     from aladin_index.search.results import SearchAnswer
-    from aladin_index.search.searcher import TwoStageSearcher
-    from aladin_service.client import AladinClient
-    from aladin_service.search.job import PlainQuery
 
-ExplainOption = Annotated[
-    bool, typer.Option("--explain", help="Show which word matched which region.")
-]
 DrawingOption = Annotated[
     Path | None,
     typer.Option(
@@ -58,48 +50,6 @@ def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
     check_writable("--out", out)
 
 
-def draw_here(
-    searcher: TwoStageSearcher, query: PlainQuery, encoded: Term, answer: SearchAnswer
-) -> list[bytes]:
-    """Draw the hits of a search of an open index, each separately.
-
-    Raises:
-        InputError: If there is nothing to draw.
-    """
-    from aladin_network.photos.memory import DecodingMemory
-    from aladin_service.evidence.explained import draw_pair
-    from aladin_service.evidence.pairs import find_pair
-
-    ids = _drawn_ids(answer)
-    pairs = [find_pair(searcher, query, each) for each in ids]
-    memory = DecodingMemory()
-    return [draw_pair(searcher, pair, encoded, memory) for pair in pairs]
-
-
-def draw_there(
-    client: AladinClient, search: SearchRequest, image: Path | None, answer: SearchAnswer
-) -> list[bytes]:
-    """Let a service draw the hits of its answer, each separately.
-
-    Raises:
-        InputError: If there is nothing to draw.
-        ServiceError: If the service rejects the request.
-        ServiceUnreachableError: If there is no answer.
-    """
-    ids = _drawn_ids(answer)
-    return [
-        client.explain_png(
-            each,
-            search.text,
-            query_id=search.id,
-            image=image,
-            regions=search.regions,
-            box=search.box,
-        )
-        for each in ids
-    ]
-
-
 def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
     """Write drawings below one another; the file is complete or does not exist.
 
@@ -121,7 +71,8 @@ def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
         raise InputError(f"--out: {out} cannot be written ({error.strerror})") from error
 
 
-def _drawn_ids(answer: SearchAnswer) -> list[str]:
+def drawn_ids(answer: SearchAnswer) -> list[str]:
+    """Return the hits to draw; an InputError says why there is nothing to draw."""
     if not answer.hits:
         raise InputError("--out: nothing was found, so there is nothing to draw")
     if "explain" in answer.degraded:

@@ -19,14 +19,22 @@ if TYPE_CHECKING:
 
 
 def check_plot(path: Path) -> None:
-    """Reject a file name that no plot can be written to, before the long work."""
+    """Reject a file name that no plot can be written to, before the long work.
+
+    Raises:
+        InputError: If the file is not a PNG or cannot be written.
+    """
     if path.suffix.lower() != ".png":
         raise InputError(f"--plot: expected the name of a .png file, got {path}")
     check_writable("--plot", path)
 
 
 def save_plot(path: Path, figure: Figure) -> None:
-    """Write a figure to a PNG file."""
+    """Write a figure to a PNG file.
+
+    Raises:
+        InputError: If the file cannot be written.
+    """
     try:
         with atomic_file(path) as partial:
             figure.savefig(partial, format="png", dpi=110)
@@ -35,7 +43,15 @@ def save_plot(path: Path, figure: Figure) -> None:
 
 
 def draw_curves(path: Path, collections: Mapping[Target, CollectionEntry]) -> None:
-    """Plot two curves for each collection: ann_recall, and fidelity if it was measured."""
+    """Plot two curves for each collection: ann_recall, and fidelity if it was measured.
+
+    Args:
+        path: File of the plot, PNG.
+        collections: Collections of the index.
+
+    Raises:
+        InputError: If the file is not a PNG or cannot be written.
+    """
     # The classes are used directly: pyplot would keep every figure and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

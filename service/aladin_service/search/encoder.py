@@ -9,22 +9,30 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from weakref import WeakSet
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.encode.region_sources import check_detector
-from aladin_index.encode.source_items import Prepared
 from aladin_index.search.collection import SearchBackend
 from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
+from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.graphs.network import query_network
-from aladin_network.inference import Network, QueryNetworks, encode_images, encode_texts, tokenize
+from aladin_network.inference import (
+    Network,
+    QueryNetworks,
+    choose_precision,
+    encode_images,
+    encode_texts,
+    tokenize,
+)
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.memory import (
     DecodingMemory,
@@ -44,7 +52,7 @@ from aladin_service.search.job import (
     with_box,
 )
 from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache, content_of
-from aladin_service.settings import QueryLimits
+from aladin_service.settings import QueryLimits, ServiceSettings
 
 _LOG = logging.getLogger(__name__)
 _MODALITIES: tuple[Modality, ...] = ("text", "image")
@@ -55,22 +63,34 @@ class _Input(NamedTuple):
 
     Attributes:
         modality: Modality, which selects the tower.
-        read: The text, or the photo as the image encoder takes it.
+        value: A text, or the result of the image encoder's `preprocess` for a photo.
         key: Cache key of the encoding, or None if it is not cached.
         text: Text of a text query.
+        size_px: Size of the photo of a photo query.
+        boxes: Boxes of the regions of a photo query.
         decode_ms: Decoding time of a photo query.
     """
 
     modality: Modality
-    read: Prepared
+    value: str | PhotoInput
     key: CacheKey | None
     text: str | None = None
+    size_px: tuple[int, int] | None = None
+    boxes: npt.NDArray[np.float32] | None = None
     decode_ms: float = 0.0
 
 
 def always(_: int) -> bool:
     """Report that every query is still wanted, whatever its position."""
     return True
+
+
+def query_networks(settings: ServiceSettings, device: str) -> QueryNetworks:
+    """Return what encodes queries at every door, in the precision that the settings choose."""
+    precision = choose_precision(settings.query_precision, device)
+    return QueryNetworks(
+        partial(query_network, precision=precision, photo_threads=settings.photo_threads)
+    )
 
 
 class QueryEncoder:
@@ -239,7 +259,7 @@ class QueryEncoder:
                     remembered = self._cache.get(key)
                     if remembered is not None:
                         return Term(remembered.encoding, "text", text, cached=True)
-                    return _Input("text", Prepared(text, None), key, text=text)
+                    return _Input("text", text, key, text=text)
                 case PhotoQuery() | RegionsQuery():
                     with wanted_while(partial(is_wanted, place), until_s):
                         return self._prepare_photo(searcher, query)
@@ -265,17 +285,17 @@ class QueryEncoder:
         else:
             read = self._images.read_regions(encoder, query.data, query.picture, query.source)
         decode_ms = 1000 * (time.perf_counter() - started)
-        return _Input("image", read, key, None, decode_ms)
+        return _Input("image", read.value, key, None, read.size_px, read.boxes, decode_ms)
 
     def _run_network(self, model: Network, inputs: Sequence[_Input]) -> list[Term | Exception]:
         """Encode inputs of one modality together; if that fails, without the faulty ones."""
         started = time.perf_counter()
         try:
-            values = [item.read.value for item in inputs]
+            values = [item.value for item in inputs]
             if inputs[0].modality == "text":
-                encoding = encode_texts(model, values)
+                encoding = encode_texts(model, cast(list[str], values))
             else:
-                encoding = encode_images(model, values)
+                encoding = encode_images(model, cast(list[PhotoInput], values))
         except Exception as error:
             if len(inputs) == 1:
                 return [error]
@@ -296,14 +316,14 @@ class QueryEncoder:
             mask = np.ones((1, len(tokens)), dtype=np.bool_)
             own = Encoding(encoding.embedding[row : row + 1].copy(), tokens[None], mask)
             if item.key is not None:
-                self._cache.put(item.key, CachedEncoding(own, item.read.size_px, item.read.boxes))
+                self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
             results.append(
                 Term(
                     own,
                     item.modality,
                     item.text,
-                    item.read.size_px,
-                    item.read.boxes,
+                    item.size_px,
+                    item.boxes,
                     decode_ms=item.decode_ms,
                     encode_ms=encode_ms,
                     batch=len(inputs),
@@ -314,10 +334,10 @@ class QueryEncoder:
 
 def _fault(model: Network, item: _Input) -> InputError | None:
     """Return why the network rejects a query, if it does; it accepts every decoded photo."""
-    if not isinstance(item.read.value, str):
+    if not isinstance(item.value, str):
         return None
     try:
-        tokenize(model, [item.read.value])
+        tokenize(model, [item.value])
     except InputError as error:
         return error
     return None

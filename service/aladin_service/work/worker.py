@@ -23,13 +23,11 @@ from aladin_index.search.results import SEARCH_ANSWER
 from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError, IndexMismatchError
-from aladin_network.graphs.network import query_network
-from aladin_network.inference import QueryNetworks, choose_precision
 from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.photos.photo_bytes import ThumbnailCache
-from aladin_service.search.encoder import EncodingCache, QueryEncoder, always
+from aladin_service.search.encoder import EncodingCache, QueryEncoder, always, query_networks
 from aladin_service.search.job import (
     Answered,
     EncodeJob,
@@ -271,13 +269,7 @@ class WorkerPlan:
             EncodingCache(settings.query_cache_bytes),
             decode_threads=settings.decode_threads,
             detector=detector,
-            networks=QueryNetworks(
-                partial(
-                    query_network,
-                    precision=choose_precision(settings.query_precision, place.device),
-                    photo_threads=settings.photo_threads,
-                )
-            ),
+            networks=query_networks(settings, place.device),
         )
         opening = Opening(
             limits=limits,

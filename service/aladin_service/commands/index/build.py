@@ -52,9 +52,7 @@ from aladin_service.commands.options import (
     RegionsOption,
     StrictOption,
     check_ray_options,
-    detector_for,
     metadata_limits,
-    named_detector,
     network_device,
     opened_regions,
     workers_device,
@@ -252,6 +250,7 @@ def _find_regions(
 ) -> _Regions:
     from aladin_network.detectors.base import load_detector
     from aladin_network.graphs.loading import load_for_inference
+    from aladin_service.door import detector_for, named_detector
     from aladin_training.data.regions import open_regions
 
     if sources.regions is not None:

@@ -26,7 +26,6 @@ from aladin_service.commands.options import (
     RegionLabelsOption,
     RegionsOption,
     StrictOption,
-    detector_for,
     metadata_limits,
     opened_regions,
 )
@@ -90,6 +89,7 @@ def add(
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
     from aladin_network.photos.skipped import skipped_lines
+    from aladin_service.door import detector_for
     from aladin_service.settings import engine_options
 
     if not images and not texts:

@@ -26,7 +26,6 @@ from aladin_service.commands.options import (
     JsonOption,
     MaxMetadataOption,
     PhotosRootOption,
-    detector_for,
     metadata_limits,
     network_device,
 )
@@ -104,6 +103,7 @@ def sync(
     from aladin_index.settings import EncodeSettings
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
+    from aladin_service.door import detector_for
     from aladin_service.library.folder_sync import FolderSettings, FolderSync
     from aladin_service.library.watching import FolderWatch, WatchSettings
     from aladin_service.settings import engine_options

@@ -21,8 +21,6 @@ from aladin_service.commands.index.build_options import (
 from aladin_service.commands.options import (
     DetectorOption,
     IndexArgument,
-    detector_for,
-    named_detector,
     network_device,
 )
 from aladin_service.commands.progress import stderr_progress
@@ -75,6 +73,7 @@ def upgrade(
     from aladin_index.settings import BuildSettings
     from aladin_index.upgrade.run import upgrade_index
     from aladin_network.graphs.loading import load_for_inference
+    from aladin_service.door import detector_for, named_detector
     from aladin_service.library.places import model_folder
 
     folder = model_folder(model)
