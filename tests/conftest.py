@@ -23,9 +23,9 @@ from aladin_network.calibration.calibration import (
     Calibration,
     DataSample,
     DirectionCalibration,
-    DirectionFigures,
     FittedOn,
 )
+from aladin_network.calibration.figures import CalibrationFigures
 from aladin_network.calibration.fitted_files import UNCORRECTED
 from aladin_network.calibration.judging import LogisticModel
 from aladin_network.checkpoint import save_checkpoint
@@ -171,7 +171,7 @@ def made_up_calibration(model_id: str, photos: int = 40, data: Iterable[str] = (
             ),
             match=LogisticModel(intercept=less, weights=[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
             no_match_below=-20.0,
-            figures=DirectionFigures(ece=0.02, auroc=0.9, false_alarms=0.05, detected=0.4),
+            figures=CalibrationFigures(ece=0.02, auroc=0.9, false_alarms=0.05, detected=0.4),
         )
 
     return Calibration(

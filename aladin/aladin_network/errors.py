@@ -200,6 +200,7 @@ class EngineError(SearchIndexError):
 
     def __init__(self, engine: str, reason: str) -> None:
         super().__init__(f"{engine}: {reason}")
+        self.engine = engine
         self.reason = reason
 
 

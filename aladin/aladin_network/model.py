@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from typing import Generic, TypeVar, assert_never, cast
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import torch
 from jaxtyping import Float
@@ -122,6 +123,13 @@ class Tower(nn.Module, Generic[E]):
         return with_front(features, front)
 
 
+class _Scorer(NamedTuple):
+    """How a head scores all pairs of two batches, and each image with the text of its row."""
+
+    all_pairs: Callable[[EncodedBatch, EncodedBatch], Tensor]
+    paired: Callable[[EncodedBatch, EncodedBatch], Tensor]
+
+
 class AladinModel(nn.Module):
     """Image tower, text tower, alignment head, matching head and two optional heads.
 
@@ -226,12 +234,7 @@ class AladinModel(nn.Module):
     @property
     def score_names(self) -> tuple[ScoreName, ...]:
         """Names of the scores of the heads that this network has."""
-        heads: dict[ScoreName, nn.Module | None] = {
-            "matching": self.matching,
-            "alignment": self.alignment,
-            "attention": self.attention,
-        }
-        return tuple(name for name, head in heads.items() if head is not None)
+        return tuple(self._scorers())
 
     def scores(
         self, name: ScoreName, images: EncodedBatch, texts: EncodedBatch
@@ -241,15 +244,7 @@ class AladinModel(nn.Module):
         Raises:
             ConfigError: If the network has no such head.
         """
-        match name:
-            case "matching":
-                return matching_scores(images, texts)
-            case "alignment":
-                return alignment_scores(images, texts)
-            case "attention":
-                return self._attention_head()(images, texts)
-            case _:
-                assert_never(name)
+        return self._scorer(name).all_pairs(images, texts)
 
     def paired_scores(
         self, name: ScoreName, images: EncodedBatch, texts: EncodedBatch
@@ -260,20 +255,22 @@ class AladinModel(nn.Module):
             ConfigError: If the network has no such head.
             ShapeError: If the batches differ in length.
         """
-        match name:
-            case "matching":
-                return paired_matching_scores(images, texts)
-            case "alignment":
-                return paired_alignment_scores(images, texts)
-            case "attention":
-                return self._attention_head().paired(images, texts)
-            case _:
-                assert_never(name)
+        return self._scorer(name).paired(images, texts)
 
-    def _attention_head(self) -> AttentionHead:
-        if self.attention is None:
-            raise ConfigError("attention: this network has no such head")
-        return self.attention
+    def _scorers(self) -> dict[ScoreName, _Scorer]:
+        scorers: dict[ScoreName, _Scorer] = {
+            "matching": _Scorer(matching_scores, paired_matching_scores),
+            "alignment": _Scorer(alignment_scores, paired_alignment_scores),
+        }
+        if self.attention is not None:
+            scorers["attention"] = _Scorer(self.attention, self.attention.paired)
+        return scorers
+
+    def _scorer(self, name: ScoreName) -> _Scorer:
+        scorers = self._scorers()
+        if name not in scorers:
+            raise ConfigError(f"{name}: this network has no such head")
+        return scorers[name]
 
     def _heads(self, features: Features, modality: Modality) -> EncodedBatch:
         tokens, mask = self.alignment(features, modality)

@@ -6,7 +6,9 @@ lines.
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 
 # Kinds of items in an index.
 Target = Literal["images", "texts"]
@@ -63,6 +65,24 @@ QueryPrecisionSetting = Literal["auto", "float32", "bfloat16"]
 # Package that computes a network on the CPU: "auto" is ONNX Runtime, if it is installed and the
 # checkpoint has graphs, else torch.
 RuntimeSetting = Literal["auto", "torch", "onnxruntime"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextItem:
+    """A text to search for, from a source of texts or the captions of photos.
+
+    Attributes:
+        id: Id that is unique among the texts; for captions ``IMAGE#0``, ``IMAGE#1`` ...
+        text: The text itself, not blank.
+        metadata: The user's own JSON values by field name; scalars and lists of scalars can be
+            filtered by. A caption has its photo's.
+        image_id: Id of the photo that the text describes, or None.
+    """
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    image_id: str | None = None
 
 
 @runtime_checkable

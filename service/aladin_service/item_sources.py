@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -28,17 +29,6 @@ def images_of_all(
 
     Files of photos that follow each other, as a shell writes them for ``*.jpg``, are one source:
     one that cannot be read is skipped, and is an error only if it was the only one.
-
-    Args:
-        sources: Sources, in the order of their photos.
-        split: Split to read of each, or None for all photos.
-        regions: See `image_items`, as for the other arguments.
-        places: Looks up where each photo is stored, or None.
-        rules: What is skipped in folders of photos, and counts of it over all sources, or None.
-
-    Raises:
-        DataError: If `image_items` raises it for a source.
-        RegionError: If photos have no regions.
     """
     groups: list[Path | list[Path]] = []
     for source in sources:
@@ -112,14 +102,7 @@ def image_items(
 def photo_item(
     record: Record, regions_key: str | None, on_skip: OnSkip, *, of_folder: bool
 ) -> ImageItem:
-    """Return the item of a photo, with its first caption as far as it is stored.
-
-    Args:
-        record: Record of the photo.
-        regions_key: Key of the photo's regions, or None if it is read itself.
-        on_skip: Called with what is not used of a caption.
-        of_folder: See `ImageItem`.
-    """
+    """Return the item of a photo, with its first caption as far as it is stored."""
     text = record.captions[0] if record.captions else None
     if text is not None:
         text, cut = cut_text(text, "images")
@@ -173,7 +156,7 @@ def text_items(
         for each in records:
             yield from _as_skipped_items(skipped)
             text, cut = cut_text(each.text, "texts")
-            yield TextItem(id=each.id, text=text, metadata=each.metadata, image_id=each.image_id)
+            yield replace(each, text=text)
             if cut is not None and report:
                 yield SkippedItem(each.id, f"indexed, but {cut}")
         yield from _as_skipped_items(skipped)
@@ -184,17 +167,7 @@ def text_items(
 def texts_of_all(
     sources: Sequence[Path], split: str | None, reported: Sequence[Path] = ()
 ) -> Iterator[TextItem | SkippedItem]:
-    """Read the texts of several sources, one after another, each as `text_items` reads it.
-
-    Args:
-        sources: Sources, in the order of their texts.
-        split: Split whose captions are read, or None for all captions.
-        reported: Sources of which another reading, such as that of the photos, reports what is
-            skipped.
-
-    Raises:
-        DataError: If `text_items` raises it for a source.
-    """
+    """Read the texts of several sources, one after another, each as `text_items` reads it."""
     return chain.from_iterable(
         [text_items(source, split, report=source not in reported) for source in sources]
     )

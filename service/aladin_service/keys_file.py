@@ -41,11 +41,7 @@ _KEY_FILE = TypeAdapter(_KeyFile)
 
 
 def read_keys(file: Path) -> tuple[ApiKey, ...]:
-    """Read a file of keys.
-
-    Raises:
-        ConfigError: If the file is missing, cannot be read, or is not a valid keys file.
-    """
+    """Read a file of keys."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -70,19 +66,7 @@ def add_key(
 ) -> str:
     """Add a key to a file, which is created if it does not exist.
 
-    Args:
-        file: File of keys.
-        name: Name of the new key.
-        scopes: Operations permitted to the user of the key.
-        requests_per_s: Requests per second permitted in the long run, above 0, or None for no
-            limit.
-        burst: Number of requests that may come at once, at least 1, or None if there is no rate.
-
-    Returns:
-        The secret key. The file stores only its digest, so it cannot be shown again.
-
-    Raises:
-        ConfigError: If the name is taken or invalid, or the file is not a key file.
+    Returns the secret; the file stores only its digest, so it cannot be shown again.
     """
     if not re.fullmatch(NAME, name):
         raise ConfigError(
@@ -106,11 +90,7 @@ def add_key(
 
 
 def remove_key(file: Path, name: str) -> None:
-    """Remove a key from a file.
-
-    Raises:
-        ConfigError: If the key does not exist, or the file is not a valid keys file.
-    """
+    """Remove a key from a file."""
     read_keys(file)  # what is no file of keys gets no lock beside it
     with _only_writer(file):
         keys = read_keys(file)

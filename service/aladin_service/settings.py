@@ -283,11 +283,7 @@ def read_settings(workers: int | None = None) -> ServiceSettings:
 
 
 def settings_with(workers: int | None = None, **given: object) -> ServiceSettings:
-    """Read the settings; those that are given, except None, take precedence.
-
-    Raises:
-        ConfigError: If a setting is invalid.
-    """
+    """Read the settings; those that are given, except None, take precedence."""
     settings = read_settings(workers).model_copy(
         update={name: value for name, value in given.items() if value is not None}
     )

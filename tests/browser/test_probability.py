@@ -59,7 +59,7 @@ def test_a_calibration_of_other_photos_shows_no_probability(
     make_calibration: Callable[..., Calibration],
 ) -> None:
     index = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    made = make_calibration(describe(index).model_id)
+    made = make_calibration(describe(index).model.id)
     store_calibration(index, replace(made, other_photos=True))
     with open_service(index=index) as url:
         page = open_page(url)

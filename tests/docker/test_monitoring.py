@@ -16,7 +16,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from aladin_index.engines.guard import EngineCall
-from aladin_index.format.manifest import Manifest, ModelEntry
+from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest, ModelEntry
+from aladin_index.generations.info import describe_manifest
 from aladin_index.search.results import TookMs
 from aladin_network.files import FileEntry
 from aladin_service.http.access.control import NEEDED
@@ -24,7 +25,6 @@ from aladin_service.http.state_metrics import StateNow, render_state
 from aladin_service.observe.metrics import REJECTIONS, Metrics
 from aladin_service.search.job import Answered, QueueName
 from aladin_service.work.health import WorkersHealth
-from aladin_service.work.jobs import IndexState
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DASHBOARD = DOCKER / "grafana" / "dashboards" / "aladin.json"
@@ -56,6 +56,15 @@ def exposed() -> dict[str, Values]:
     metrics.request("GET", "/v1/index", 200, 0.1)
     metrics.engine_call(EngineCall("search", 0.1, None))
     entry = FileEntry(bytes=1, sha256="")
+    collection = CollectionEntry(
+        count=1,
+        skipped=0,
+        embedding_dim=1,
+        token_dim=1,
+        token_count=1,
+        token_dtype="float16",
+        ann=AnnEntry(factory="Flat", search_width=None, recall=1, recall_at=1, recall_queries=1),
+    )
     manifest = Manifest(
         schema_version=1,
         generation=1,
@@ -65,15 +74,15 @@ def exposed() -> dict[str, Values]:
         made_by="build",
         replaces=None,
         model=ModelEntry(id="", files={"model.safetensors": entry}),
-        images=None,
-        texts=None,
+        images=collection,
+        texts=collection,
         files={"images/tokens.npy": entry, "texts/tokens.npy": entry},
     )
     now = StateNow(
         ready=True,
         workers=WorkersHealth(wanted=1, alive=1, generation=1, engine="up"),
         max_waiting=1,
-        live=IndexState(manifest, {"images": 1, "texts": 1}, alignment_trained=True),
+        live=describe_manifest(Path("/nowhere"), manifest, {"images": 1, "texts": 1}),
     )
     found: dict[str, Values] = {}
     text = (metrics.render() + render_state(now)).decode()
@@ -195,34 +204,3 @@ def test_the_dashboard_asks_the_provisioned_source() -> None:
     (source,) = yaml.safe_load(file.read_text(encoding="utf-8"))["datasources"]
     asked_of = {panel["datasource"]["uid"] for panel in panels()}
     assert asked_of == {source["uid"]}
-
-
-def test_names_and_mounts_are_those_of_compose() -> None:
-    services = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    grafana = DOCKER / "grafana" / "provisioning"
-    (source,) = yaml.safe_load((grafana / "datasources" / "prometheus.yml").read_text("utf-8"))[
-        "datasources"
-    ]
-    assert source["url"] == "http://prometheus:9090"
-    assert "prometheus" in services
-    (provider,) = yaml.safe_load((grafana / "dashboards" / "aladin.yml").read_text("utf-8"))[
-        "providers"
-    ]
-    mounts = [mount.split(":")[:2] for mount in services["grafana"]["volumes"]]
-    assert ["./grafana/dashboards", provider["options"]["path"]] in mounts
-
-
-@pytest.mark.parametrize("name", ["prometheus.yml", "prometheus.keys.yml"])
-def test_prometheus_scrapes_the_service_and_reads_the_alarms(name: str) -> None:
-    config = yaml.safe_load((ALERTS.parent / name).read_text(encoding="utf-8"))
-    assert [ALERTS.parent / each for each in config["rule_files"]] == [ALERTS]
-    (job,) = config["scrape_configs"]
-    assert job["job_name"] == "aladin"
-    # Each of its containers, found by the name that they share.
-    (found,) = job["dns_sd_configs"]
-    assert found["type"] == "A"
-    (host,) = found["names"]
-    for file in ("compose.yaml", "compose.milvus.yaml"):
-        services = yaml.safe_load((DOCKER / file).read_text(encoding="utf-8"))["services"]
-        assert str(found["port"]) in services[host]["command"]
-    assert ("authorization" in job) == (name == "prometheus.keys.yml")

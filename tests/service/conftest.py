@@ -137,7 +137,7 @@ def calibrated_index(
     """The index of `index_folder`, with made-up probabilities."""
     root = tmp_path_factory.mktemp("calibrated") / "index"
     shutil.copytree(index_folder, root)
-    store_calibration(root, make_calibration(describe(root).model_id))
+    store_calibration(root, make_calibration(describe(root).model.id))
     return root
 
 

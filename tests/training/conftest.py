@@ -5,16 +5,29 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from aladin_training.stage_files import StageLog
+
 Members = Iterable[tuple[str, bytes]]
 WriteTar = Callable[..., Path]
 
 COLOURS = ["red", "green", "blue", "yellow", "white", "black"]
+
+
+DRAW_CURVES = StageLog.draw
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _no_curves() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Draw no curves at the end of a stage, which take three times as long as the stage."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StageLog, "draw", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
 import torch
@@ -21,7 +21,6 @@ from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegative
 from aladin_training.batches.plan import BatchRows
 from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.plan import PlannedRun
-from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import OfflineNegativesConfig
 from aladin_training.data import read_records
@@ -32,6 +31,7 @@ from aladin_training.stages.run import is_run_of, run_recipe
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.stages.sources import StageStore
 from aladin_training.tasks.joint import OnlineBranches
+from tests.training.interruption import InterruptAfter, InterruptionError
 
 STAGES = {
     "offline": """
@@ -79,29 +79,6 @@ options = { form = "adaptive" }
 }
 
 
-class InterruptionError(Exception):
-    """Stands for whatever ends a process between two steps."""
-
-
-class Interrupt(NullProgress):
-    """Interrupts the last stage after a number of its steps."""
-
-    def __init__(self, stages: int, steps: int) -> None:
-        self.stages, self.steps, self.counts = stages, steps, False
-
-    def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
-        """Count the stages."""
-        self.counts = unit == "steps"
-        self.stages -= self.counts
-
-    def advance(self, count: int = 1) -> None:
-        """Count the last stage's steps."""
-        if self.counts and self.stages == 0:
-            self.steps -= count
-            if self.steps < 0:
-                raise InterruptionError
-
-
 def recipe_with(recipe_path: Path, folder: Path, kind: str) -> Recipe:
     path = folder / f"{kind}.toml"
     stage = STAGES[kind] + "[stage.tasks.matching]\nloss = 'triplet'\n"
@@ -113,23 +90,36 @@ def recipe_with(recipe_path: Path, folder: Path, kind: str) -> Recipe:
     return load_recipe(path, ["stage.joint.epochs=1", "stage.student.epochs=1"])
 
 
+@pytest.fixture(scope="module")
+def early(recipe_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that has the stages before the last one, which are those of all these recipes."""
+    folder = tmp_path_factory.mktemp("early")
+    recipe = load_recipe(recipe_path, ["stage.joint.epochs=1", "stage.student.epochs=1"])
+    run_recipe(recipe, folder / "run", shared=folder / "store")
+    return folder / "store"
+
+
+@pytest.fixture
+def store(early: Path, tmp_path: Path) -> Path:
+    """A copy of it, to which a test adds its last stages."""
+    return Path(shutil.copytree(early, tmp_path / "store"))
+
+
 def weights(out: Path) -> dict[str, torch.Tensor]:
     return load_file(out / "checkpoint" / "model.safetensors")
 
 
 @pytest.mark.parametrize("kind", STAGES)
 def test_interrupted_stage_ends_with_the_same_weights(
-    kind: str, recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, recipe_path: Path, tmp_path: Path, early: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aladin_training.loop, "SAVE_EVERY_S", 0.0)
     recipe = recipe_with(recipe_path, tmp_path, kind)
-    store = tmp_path / "store"
-    run_recipe(recipe, tmp_path / "unbroken", shared=store)
-    for stored in store.iterdir():  # so that the broken run trains its last stage itself
-        if stored.is_dir():
-            stored.rename(tmp_path / f"moved-{stored.name}")
+    # Each has a store of its own, so that the broken run trains its last stage itself.
+    ours, theirs = (shutil.copytree(early, tmp_path / name) for name in ("ours", "theirs"))
+    run_recipe(recipe, tmp_path / "unbroken", shared=ours)
     with pytest.raises(InterruptionError):
-        run_recipe(recipe, tmp_path / "broken", progress=Interrupt(3, 3), shared=store)
+        run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(3), shared=theirs)
     run_recipe(recipe, tmp_path / "broken", resume=True)
     unbroken, broken = weights(tmp_path / "unbroken"), weights(tmp_path / "broken")
     start = load_file(tmp_path / "broken/stages/joint/checkpoint/model.safetensors")
@@ -138,9 +128,11 @@ def test_interrupted_stage_ends_with_the_same_weights(
         assert torch.equal(value, broken[name]), name
 
 
-def test_lists_mined_by_another_network_are_refused(recipe_path: Path, tmp_path: Path) -> None:
+def test_lists_mined_by_another_network_are_refused(
+    recipe_path: Path, tmp_path: Path, store: Path
+) -> None:
     ours = recipe_with(recipe_path, tmp_path, "quintuplet")
-    run_recipe(ours, tmp_path / "ours")
+    run_recipe(ours, tmp_path / "ours", shared=store)
     (tmp_path / "theirs" / "stages" / "last").mkdir(parents=True)
     lists = tmp_path / "ours" / "stages" / "last" / "negatives.safetensors"
     (tmp_path / "theirs" / "stages" / "last" / lists.name).write_bytes(lists.read_bytes())
@@ -153,34 +145,32 @@ def test_lists_mined_by_another_network_are_refused(recipe_path: Path, tmp_path:
 
 
 def test_a_file_of_mined_lists_is_used_and_a_stale_one_refused(
-    recipe_path: Path, tmp_path: Path
+    recipe_path: Path, tmp_path: Path, store: Path
 ) -> None:
+    def run(*more: str, out: str) -> None:
+        recipe = load_recipe(tmp_path / "quintuplet.toml", [*overrides, *more])
+        run_recipe(recipe, tmp_path / out, shared=store)
+
     mined = recipe_with(recipe_path, tmp_path, "quintuplet")
-    run_recipe(mined, tmp_path / "mined")
+    run_recipe(mined, tmp_path / "mined", shared=store)
     lists = tmp_path / "mined" / "stages" / "last" / "negatives.safetensors"
     overrides = ["stage.joint.epochs=1", "stage.student.epochs=1", "stage.last.offline.stage=null"]
     overrides.append(f"stage.last.offline.file={lists}")
-    run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "from-file")
+    run(out="from-file")
     ours, theirs = weights(tmp_path / "mined"), weights(tmp_path / "from-file")
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
-    overrides.append(
-        f"stage.last.offline.miner={tmp_path / 'mined' / 'stages' / 'joint' / 'checkpoint'}"
-    )
-    run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "from-miner")
-    overrides[-1] = f"stage.last.offline.miner={tmp_path / 'mined' / 'checkpoint'}"
+    miner = "stage.last.offline.miner=" + str(tmp_path / "mined")
+    run(f"{miner}/stages/joint/checkpoint", out="from-miner")
     with pytest.raises(StaleNegativesError, match="the model"):
-        run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "other-miner")
-    overrides[-1] = "stage.last.offline.num_texts=4"
+        run(f"{miner}/checkpoint", out="other-miner")
     with pytest.raises(StaleNegativesError, match="5"):
-        run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "stale")
+        run("stage.last.offline.num_texts=4", out="stale")
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("stage.last.anchors.stages=[]", "needs stages"),
         ('stage.last.anchors.stages=["nowhere"]', "nowhere"),
-        ("stage.last.anchors=null", "require each other"),
         ("stage.last.tasks.matching_boosting.loss=triplet", "anchor_scores"),
     ],
 )
@@ -192,10 +182,11 @@ def test_faulty_anchors_are_named(
         run_recipe(load_recipe(tmp_path / "offline.toml", [override]), tmp_path / "run")
 
 
-def test_an_anchor_may_be_the_checkpoint_of_another_run(recipe_path: Path, tmp_path: Path) -> None:
+def test_an_anchor_may_be_the_checkpoint_of_another_run(
+    recipe_path: Path, tmp_path: Path, store: Path
+) -> None:
     recipe_with(recipe_path, tmp_path, "offline")
     path, short = tmp_path / "offline.toml", ["stage.joint.epochs=1", "stage.student.epochs=1"]
-    store = tmp_path / "store"  # the stages before the last are trained once
     own = load_recipe(path, [*short, 'stage.last.anchors.stages=["joint"]'])
     run_recipe(own, tmp_path / "own", shared=store)
     anchor = tmp_path / "own" / "stages" / "joint" / "checkpoint"
@@ -220,29 +211,11 @@ def test_an_anchor_may_be_the_checkpoint_of_another_run(recipe_path: Path, tmp_p
         )
 
 
-@pytest.mark.parametrize(
-    ("scenario", "settings", "message"),
-    [
-        ("online", {"stages": ("random",), "checkpoints": ("x",)}, "takes no checkpoints"),
-        ("momentum", {"mutual": True}, "only online anchors learn mutually"),
-        ("offline", {"checkpoints": ("x",), "model_ids": ("a", "b")}, "as many model_ids"),
-        ("offline", {}, "offline scenario needs stages or checkpoints"),
-        ("online", {}, "online scenario needs stages$"),
-    ],
-)
-def test_anchors_that_do_not_fit_their_scenario_are_refused(
-    scenario: Literal["offline", "online", "momentum"], settings: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        AnchorsConfig(scenario=scenario, **settings)
-
-
 def test_online_anchors_start_from_new_weights_or_from_a_stage(
-    recipe_path: Path, tmp_path: Path
+    recipe_path: Path, tmp_path: Path, early: Path
 ) -> None:
     recipe = recipe_with(recipe_path, tmp_path, "online")
-    run_recipe(recipe, tmp_path / "run")
-    earlier = load_checkpoint(tmp_path / "run" / "stages" / "joint" / "checkpoint")
+    earlier = load_checkpoint(early.parent / "run" / "stages" / "joint" / "checkpoint")
     prepared = prepare_run(recipe, NullProgress())
 
     class Earlier:
@@ -269,11 +242,11 @@ def test_online_anchors_start_from_new_weights_or_from_a_stage(
 
 
 def test_online_anchors_leave_checkpoints_and_make_an_ensemble(
-    recipe_path: Path, tmp_path: Path
+    recipe_path: Path, tmp_path: Path, store: Path
 ) -> None:
     recipe = recipe_with(recipe_path, tmp_path, "mutual")
     run = PlannedRun(recipe, tmp_path / "run")
-    run_recipe(recipe, run.folder)
+    run_recipe(recipe, run.folder, shared=store)
     (branch,) = branch_checkpoints(run.folder / "stages" / "last")
     target, peer = load_checkpoint(run.folder / "checkpoint"), load_checkpoint(branch)
     assert target.model_id != peer.model_id

@@ -121,7 +121,6 @@ def test_a_tuned_stage_resumes_exactly_and_leaves_a_plain_checkpoint(
     mode: str, recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aladin_training.loop, "SAVE_EVERY_S", 0.0)
-    monkeypatch.setattr(aladin_training.stage_files.StageLog, "draw", lambda _: None)
     tune = json.dumps({"image_encoder": MODES[mode], "text_encoder": MODES[mode]})
     recipe = joint_alone(recipe_path, f"stage.joint.tune={tune}", "stage.joint.epochs=1")
     run_recipe(recipe, tmp_path / "unbroken")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from aladin_network.calibration.figures import (
+    CalibratedDirection,
+    CalibratedOn,
+    CalibrationFacts,
+)
 from aladin_network.calibration.judging import (
     CandidateScores,
     Judgement,
@@ -71,60 +76,32 @@ def hash_photo(photo_id: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedOn:
+class FittedOn(CalibratedOn):
     """What a calibration was fitted on.
 
     Attributes:
-        photos: Number of photos used as queries, those with a caption.
-        texts: Number of captions used as queries.
-        short_texts: Number of nouns and noun phrases used as queries.
-        searched: "split": its own photos and captions were searched; "index": an index's items.
         data_sample: Photos of the whole data set.
         correction: Hubness correction of the scores, see
             `aladin_network.calibration.fitted_files.correction_id`.
     """
 
-    data: str
-    split: str | None
-    photos: int
-    texts: int
-    short_texts: int
-    searched: Literal["split", "index"]
-    data_sample: DataSample
+    data_sample: DataSample = field(repr=False)  # hashes tell people nothing
     correction: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class DirectionFigures:
-    """Quality of the probabilities of one direction, on photos that were not used for the fit.
-
-    Attributes:
-        ece: Expected calibration error of the hits of the first page, over bins of equal mass.
-        auroc: How often a query with a match is told from one without.
-        false_alarms: Share of the queries with a match whose answer reports that there is none.
-        detected: Share of the queries without a match whose answer reports that there is none.
-    """
-
-    ece: float
-    auroc: float
-    false_alarms: float
-    detected: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class DirectionCalibration:
+class DirectionCalibration(CalibratedDirection):
     """The probabilities of one direction.
 
     Attributes:
-        aligned: Whether the scores of both stages are used, or those of the first stage alone.
+        hit: Model of whether an item belongs together with the query.
+        match: Model of whether any item does.
         no_match_below: Log-odds of a match below which an answer reports that there is none.
     """
 
-    aligned: bool
     hit: LogisticModel
     match: LogisticModel
     no_match_below: float
-    figures: DirectionFigures
 
     def judge(self, pool: CandidateScores, hits: CandidateScores) -> Judgement:
         """Estimate how likely an answer is right.
@@ -145,15 +122,11 @@ class DirectionCalibration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration:
-    """The probabilities of both directions.
+class Calibration(CalibrationFacts):
+    """The probabilities of both directions; it judges nothing for an index of `other_photos`.
 
     Attributes:
         model_id: SHA-256 of the weights whose scores the calibration is fitted to.
-        measured_on: Origin of the figures: "out of fold", each photo judged by models that were
-            fitted without it; or the name of another split.
-        other_photos: Whether most photos of the index that holds the calibration are of other data
-            than it was fitted on; it then judges nothing.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -163,8 +136,6 @@ class Calibration:
     text_to_image: DirectionCalibration
     image_to_text: DirectionCalibration
     fitted_on: FittedOn
-    measured_on: str
-    other_photos: bool = False
 
     def of(self, direction: Direction) -> DirectionCalibration:
         """Return the calibration of one direction."""

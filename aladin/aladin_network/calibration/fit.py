@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from aladin_network.calibration.calibration import (
     Calibration,
     DirectionCalibration,
-    DirectionFigures,
     FittedOn,
 )
+from aladin_network.calibration.figures import CalibrationFigures
 from aladin_network.calibration.judging import (
     PAGE,
     POOL,
@@ -279,11 +279,11 @@ def _measure(
     of_hits: NDArray[np.float64],
     of_match: NDArray[np.float64],
     below: float,
-) -> DirectionFigures:
+) -> CalibrationFigures:
     from sklearn.metrics import roc_auc_score
 
     there = cases.has_match
-    return DirectionFigures(
+    return CalibrationFigures(
         ece=calibration_error(of_hits, cases.right, cases.weights[cases.query]),
         auroc=float(roc_auc_score(there, of_match, sample_weight=cases.weights)),
         false_alarms=float((of_match[there] < below).mean()),

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -97,22 +97,33 @@ DEFAULT_LIMITS = ImageLimits()
 DAMAGE = "damage"
 
 
-class OpenedPhoto(NamedTuple):
-    """A picture within the limits, not decoded yet.
+@dataclass(frozen=True)
+class _Photo:
+    """A picture with what its file tells about it.
 
     Attributes:
         picture: The picture; of a camera RAW its preview.
-        data: Bytes of the picture's file; of a camera RAW those of its preview.
-        size_px: Width and height in the file, before a JPEG is shrunk.
-        orientation: Orientation by EXIF of a RAW whose preview does not tell it, or 1.
-        metadata: Fields of `aladin_network.photos.exif` that a RAW tells outside of its preview.
+        size_px: Width and height in the file, before a JPEG is shrunk; upright once it is decoded.
+        metadata: Fields of `aladin_network.photos.exif`; before it is decoded, those that a RAW
+            tells outside of its preview.
     """
 
     picture: Image.Image
-    data: bytes
     size_px: tuple[int, int]
+    metadata: Mapping[str, str | float]
+
+
+@dataclass(frozen=True)
+class OpenedPhoto(_Photo):
+    """A picture within the limits, not decoded yet.
+
+    Attributes:
+        data: Bytes of the picture's file; of a camera RAW those of its preview.
+        orientation: Orientation by EXIF of a RAW whose preview does not tell it, or 1.
+    """
+
+    data: bytes
     orientation: int = 1
-    metadata: dict[str, str | float] = {}  # noqa: RUF012 - never changed
 
     @property
     def is_upright(self) -> bool:
@@ -126,19 +137,14 @@ class OpenedPhoto(NamedTuple):
         return exif.get(ExifTags.Base.Orientation, self.orientation) not in _UPRIGHT
 
 
-class DecodedPhoto(NamedTuple):
-    """An upright RGB photo.
+@dataclass(frozen=True)
+class DecodedPhoto(_Photo):
+    """An upright RGB photo, of fewer pixels than `size_px` if a JPEG was shrunk.
 
     Attributes:
-        picture: The pixels; fewer than `size_px` if a JPEG was shrunk.
-        size_px: Width and height of the photo in its file, upright.
-        metadata: Fields of `aladin_network.photos.exif` that the photo tells.
         damage: What is missing in a file that is cut short, or None.
     """
 
-    picture: Image.Image
-    size_px: tuple[int, int]
-    metadata: dict[str, str | float]
     damage: str | None = None
 
     def details(self, *, exif: bool) -> dict[str, str | float]:
@@ -253,10 +259,7 @@ def opened_image(
         raise ImageError(source, "0 bytes, not an image")
     if len(data) > limits.max_bytes:
         raise ImageTooLargeError(source, f"{len(data)} bytes, limit {limits.max_bytes}")
-    if _IGNORED not in warnings.filters:  # not yet, or another filter list is in use
-        cast("list[tuple[Any, ...]]", warnings.filters).insert(0, _IGNORED)
-    quiet = _DECODING.set(True)
-    try:
+    with _decoders(source, limits):
         orientation, metadata = 1, dict[str, str | float]()
         if "RAW" in limits.formats and is_raw(data):
             data, orientation, metadata = raw_preview(data, source)
@@ -271,7 +274,17 @@ def opened_image(
             if picture.format in ("JPEG", "MPO"):
                 shrink_jpeg(picture, limits.max_pixels, limits.max_side_px, at_least_px)
             check_cost(picture, data, source, limits.max_pixels, limits.max_side_px)
-            yield OpenedPhoto(picture, data, size_px, orientation, metadata)
+            yield OpenedPhoto(picture, size_px, metadata, data, orientation)
+
+
+@contextmanager
+def _decoders(source: str, limits: ImageLimits) -> Generator[None]:
+    """Silence decoders inside the block, and turn what they raise into an `ImageError`."""
+    if _IGNORED not in warnings.filters:  # not yet, or another filter list is in use
+        cast("list[tuple[Any, ...]]", warnings.filters).insert(0, _IGNORED)
+    quiet = _DECODING.set(True)
+    try:
+        yield
     except AladinError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -416,12 +429,7 @@ def _missing(share: float) -> str:
 
 
 def to_rgb(picture: Image.Image, grey_range: GreyRange | None = None) -> Image.Image:
-    """Convert a picture of any mode to 8-bit RGB as `decode_image` does; transparency is white.
-
-    Args:
-        picture: Decoded picture.
-        grey_range: What the file tells about grey with more than 8 bits, or None.
-    """
+    """Convert a picture of any mode to 8-bit RGB as `decode_image` does; transparency is white."""
     if picture.mode.startswith(("I", "F")):  # 16-bit grey; converting would clip, so scale
         return grey_to_rgb(picture, grey_range or GreyRange())
     if picture.has_transparency_data:

@@ -32,11 +32,7 @@ _DECIMALS = 6
 
 
 def exif_metadata(exif: Image.Exif) -> dict[str, str | float]:
-    """Return the fields of `EXIF_FIELDS` that a photo tells.
-
-    Args:
-        exif: EXIF data, untrusted.
-    """
+    """Return the fields of `EXIF_FIELDS` that a photo tells."""
     found: dict[str, str | float] = {}
     for read in (_taken_at, _camera, _place):
         with suppress(Exception):  # broken EXIF data are common, and do not spoil a photo

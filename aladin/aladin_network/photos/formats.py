@@ -122,15 +122,7 @@ def register_heif() -> None:
 
 
 def raw_preview(data: bytes, source: str) -> tuple[bytes, int, dict[str, str | float]]:
-    """Return the embedded JPEG of a camera RAW, its orientation, and the metadata beside it.
-
-    Args:
-        data: Bytes of the RAW file.
-        source: Name of the photo in error messages.
-
-    Raises:
-        ImageError: If there is none, or the file is damaged.
-    """
+    """Return the embedded JPEG of a camera RAW, its orientation, and the metadata beside it."""
     import rawpy
 
     try:

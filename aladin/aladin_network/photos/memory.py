@@ -70,11 +70,7 @@ class BoundedReader(io.BytesIO):
     _left = _MAX_READS
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read like `io.BytesIO`.
-
-        Raises:
-            OSError: If it was read too often.
-        """
+        """Read like `io.BytesIO`."""
         self._left -= 1
         if self._left < 0:
             raise OSError(f"more than {_MAX_READS} parts")
@@ -86,11 +82,7 @@ def shrink_jpeg(
 ) -> None:
     """Have a JPEG decoded at the largest size within the limits, or at the least size wanted.
 
-    Args:
-        picture: Opened JPEG, not decoded.
-        max_pixels: Limit on width times height.
-        max_side_px: Limit on both width and height.
-        at_least_px: Length that both sides keep, or None for the largest picture.
+    `draft` is called on the opened picture; with `at_least_px` both sides keep that length.
     """
     width, height = picture.size
     fits = [
@@ -112,18 +104,7 @@ def check_cost(
 ) -> None:
     """Refuse a picture that would be too expensive to decode.
 
-    Args:
-        picture: Opened picture, `draft` called if it is to be, not decoded.
-        data: Bytes of the whole file.
-        source: Name of the picture in error messages.
-        max_pixels: Limit on width times height; of a JPEG that is decoded at a reduced size, of
-            that size.
-        max_side_px: Limit on both width and height, as for `max_pixels`.
-
-    Raises:
-        ImageTooLargeError: If there are too many pixels, a side that is too long, or too many
-            passes.
-        ImageError: If only a slow decoder supports this kind of picture.
+    The limits concern a JPEG at the reduced size at which it is decoded.
     """
     pixels = picture.width * picture.height
     if pixels > max_pixels:
@@ -151,10 +132,6 @@ def decoding_bytes(picture: Image.Image, data: bytes) -> int:
     """Return an upper bound of the peak memory for decoding a picture to RGB.
 
     Room to shrink the decoded picture to a network's size is part of it; the file is not.
-
-    Args:
-        picture: Opened, `draft` called if it is to be, not decoded.
-        data: The whole file.
     """
     pixels = picture.width * picture.height
     stored = _STORED_BYTES.get(picture.mode, 4)
@@ -191,10 +168,6 @@ def lacks_scans(picture: Image.Image, data: bytes) -> bool:
 
     The scans of a progressive JPEG add coefficients, or bits of them, to all pixels: what is
     missing at the end of the last one is fine detail.
-
-    Args:
-        picture: Opened picture.
-        data: Bytes of the file.
     """
     found: set[tuple[int, int]] = set()  # components and coefficients with all their bits
     place = _first_scan(data)
@@ -321,12 +294,7 @@ class DecodingMemory:
         return cls(max(DEFAULT_BYTES, _MOST_BYTES_PER_PIXEL * pixels))
 
     def __init__(self, max_bytes: int = DEFAULT_BYTES, patience_s: float = math.inf) -> None:
-        """Start with all of the memory free.
-
-        Args:
-            max_bytes: Sum of all reservations at any time.
-            patience_s: Longest time that a reservation is waited for.
-        """
+        """Start with all of the memory free."""
         self.max_bytes = max_bytes
         self.patience_s = patience_s
         self._changed = threading.Condition()

@@ -42,12 +42,7 @@ class RegionSet:
     detector: str | None = None
 
     def __post_init__(self) -> None:
-        """Validate all fields, and clip boxes that exceed the photo by a rounding error.
-
-        Raises:
-            RegionError: If shapes disagree, a number is too large or not finite, a text contains
-                a surrogate, or a box or the size is invalid.
-        """
+        """Validate all fields, and clip boxes that exceed the photo by a rounding error."""
         vectors = _real(self.vectors, "vectors")
         if vectors.ndim != 2 or vectors.shape[1] == 0:
             raise RegionError(f"vectors: expected shape (regions, dim), got {vectors.shape}")
@@ -90,12 +85,7 @@ def with_geometry(
 ) -> npt.NDArray[np.float32]:
     """Append VinVL's six values for a region's geometry (OSCAR, section 4).
 
-    Args:
-        appearance: (regions, dim) float32.
-        boxes: (regions, 4) float32; see `RegionSet`.
-
-    Returns:
-        (regions, dim + 6) float32: each vector, followed by x0, y0, x1, y1, width and height.
+    (regions, dim + 6) float32: each vector, followed by x0, y0, x1, y1, width and height.
     """
     sizes = boxes[:, 2:] - boxes[:, :2]
     return np.concatenate([appearance, boxes, sizes], axis=1, dtype=np.float32)

@@ -64,11 +64,7 @@ class Catalogue:
     """
 
     def __init__(self, file: Path, target: Target, settings: BuildSettings) -> None:
-        """Open a file of `write_catalogue`.
-
-        Raises:
-            InputError: If there are too few items for so many parts.
-        """
+        """Open a file of `write_catalogue`."""
         self._target: Target = target
         self._connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)
         self._connection.execute("PRAGMA journal_mode = OFF")
@@ -138,15 +134,7 @@ def listed(
     progress: Progress,
     seconds: StageSeconds,
 ) -> Generator[dict[Target, Catalogue]]:
-    """Read the sources of a build into catalogues, which exist inside the block.
-
-    Args:
-        root: Index folder; the caller must be its only builder.
-        sources: Items of each collection, see `write_catalogue`.
-        settings: Settings of the build.
-        progress: Progress, advanced by the items.
-        seconds: Times by stage, to which the time of the stage "list" is added.
-    """
+    """Read the sources of a build into catalogues, which exist inside the block."""
     folder = root / NEW_CATALOGUE
     folder.mkdir()
     try:
@@ -171,21 +159,7 @@ def write_catalogue(
     progress: Progress,
     settings: BuildSettings,
 ) -> None:
-    """Read a whole source; items that no index could store are skipped.
-
-    Args:
-        file: File of the new database.
-        target: Whether the items are images or texts; named in errors.
-        items: Items, read once and a few at a time in memory, including those that the source
-            skipped.
-        progress: Progress, advanced by the items.
-        settings: Settings with the limits of metadata, and the fields that are indexed for filters.
-
-    Raises:
-        InputError: If there is no item, too many fields would be indexed, or, if the settings are
-            strict, an item cannot be used.
-        sqlite3.Error: If the disk is full, or cannot be written.
-    """
+    """Read a whole source; items that no index could store are skipped."""
     progress.start(None, _UNITS[target])
     connection = sqlite3.connect(file)
     try:
@@ -270,16 +244,6 @@ def collection_source(
     """Describe one collection of a generation by its shards.
 
     How the items are spread over the shards makes no difference to the generation.
-
-    Args:
-        shards: Shards in order; at least one.
-        query_shards: Shards of the other collection, whose tokens resemble those of queries; may be
-            empty.
-        catalogue: Catalogue of the items.
-        settings: Form of the tokens, and the number of items that were encoded together.
-
-    Raises:
-        ConfigError: If a codebook is to be made from no tokens.
     """
     codec = codec_of(settings.token_dtype, shards, query_shards)
     return CollectionSource(

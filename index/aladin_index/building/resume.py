@@ -92,17 +92,7 @@ def is_placed(root: Path, plan: BuildPlan) -> bool:
 def begin(
     root: Path, fingerprint: str, shard_items: Mapping[Target, int], *, resume: bool
 ) -> BuildPlan:
-    """Resume the interrupted build, or begin a new one.
-
-    Args:
-        root: Index folder.
-        fingerprint: Fingerprint of the requested build.
-        shard_items: Number of items per shard of each collection, for a new build.
-        resume: Whether to resume an earlier build; otherwise what is left of it is deleted.
-
-    Raises:
-        IndexMismatchError: If the interrupted build is a different one.
-    """
+    """Resume the interrupted build, or begin a new one."""
     work = root / BUILD
     if resume and (work / _PLAN).exists():
         plan = _read_plan(work / _PLAN)
@@ -144,12 +134,7 @@ def fingerprint_of(
 ) -> str:
     """Hash everything that determines the result of a build.
 
-    Args:
-        model: Model entry of the checkpoint.
-        collections: Fingerprint of the items of each collection that is built.
-        settings: Settings of the build.
-        calibration: Calibration that the index gets.
-        correction: Hubness correction that its items get, which its constants identify.
+    A correction is identified by its constants.
     """
     effective = {
         key: value for key, value in dump_config(settings).items() if key not in _WITHOUT_EFFECT
@@ -167,14 +152,6 @@ def rows_of_part(count: int, settings: BuildSettings, target: Target) -> range:
 
     Parts are made of whole batches, so that an item meets the same others in the network as in a
     build of the whole source, and has the same encoding to the last bit.
-
-    Args:
-        count: Number of items of the source.
-        settings: Settings of the build.
-        target: Collection, named in errors.
-
-    Raises:
-        InputError: If there are too few items for so many parts.
     """
     number, parts = settings.part
     batches = math.ceil(count / settings.batch_size)

@@ -215,15 +215,7 @@ def shard_files(folder: Path) -> dict[str, NDArray[np.uint8]]:
 
 
 def place_shard(folder: Path, files: Mapping[str, NDArray[np.uint8]]) -> None:
-    """Write a shard that was finished elsewhere.
-
-    Args:
-        folder: Folder to write; it appears once the whole shard is on disk.
-        files: Files as returned by `shard_files`.
-
-    Raises:
-        OSError: If the disk is full, or cannot be written.
-    """
+    """Write a shard that was finished elsewhere."""
     with atomic_folder(folder) as partial:
         for name, content in files.items():
             # Not `tofile`, whose error for a full disk states neither the file nor the cause.
@@ -294,15 +286,7 @@ class ShardEncoding(Protocol):
     def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
         """Write all shards of `work`, each atomically.
 
-        Args:
-            work: Work to be done.
-            progress: Progress, advanced by the items.
-            seconds: Times by stage, to which the times of this call are added; together they are
-                the time that it took.
-
-        Raises:
-            OSError: If the disk is full, or cannot be written.
-            ClusterError: If the nodes that encode are unavailable, or fail repeatedly.
+        `seconds` receives the times of this call, which are together the time that it took.
         """
         ...
 
@@ -313,13 +297,7 @@ class LocalEncoding:
     def __init__(
         self, network: Network, settings: BuildSettings, regions: RegionSource | None = None
     ) -> None:
-        """Set up encoding with `network`.
-
-        Args:
-            network: Network on its device, in evaluation mode.
-            settings: Batch size, number of readers and limits of photos.
-            regions: Regions of the photos, for a network that reads regions.
-        """
+        """Set up encoding with `network`."""
         self._network = network
         self._settings = settings
         self._regions = regions

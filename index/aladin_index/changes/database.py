@@ -85,12 +85,8 @@ def changes_database(root: Path, generation: int, target: Target) -> Path:
 def new_database(path: Path, filter_fields: Sequence[str] | None) -> Generator[sqlite3.Connection]:
     """Create a database without changes; the complete file appears at the end of the block.
 
-    Args:
-        path: Path of the new file.
-        filter_fields: Metadata fields that get an index for filters, or None for all fields.
-
-    Yields:
-        A connection to fill it with; committed at the end.
+    `filter_fields` None makes an index for all metadata fields. What the connection has done is
+    committed at the end.
     """
     make_folder(path.parent)
     with atomic_file(path) as partial:
@@ -125,14 +121,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def named_photos(path: Path) -> set[str]:
-    """Return the paths of uploaded photos that the items of a database name.
-
-    Args:
-        path: Database of a generation's items, or of changes.
-
-    Raises:
-        sqlite3.Error: If the database is damaged.
-    """
+    """Return the paths of uploaded photos that the items of a database name."""
     with closing(open_to_read(path)) as connection:
         lines = connection.execute("SELECT path FROM items WHERE path GLOB ?", (f"{PHOTOS}/*",))
         return {name for (name,) in lines}
@@ -141,14 +130,7 @@ def named_photos(path: Path) -> set[str]:
 def copy_encodings(
     source: sqlite3.Connection, to: sqlite3.Connection, rows: range, shift: int
 ) -> None:
-    """Copy the encodings of some consecutive rows.
-
-    Args:
-        source: Database of changes.
-        to: Destination database of a collection with the same token codec.
-        rows: Rows in `source`.
-        shift: Number added to each row number.
-    """
+    """Copy the encodings of some consecutive rows."""
     lines = source.execute(
         "SELECT * FROM encodings WHERE row >= ? AND row < ? ORDER BY row", (rows.start, rows.stop)
     )
@@ -170,13 +152,7 @@ class AddedItems:
     """
 
     def __init__(self, path: Path, base_count: int, codec: TokenCodec) -> None:
-        """Store the arguments; nothing is opened yet.
-
-        Args:
-            path: The database; it need not exist yet.
-            base_count: Number of items in the generation, which is the first added row.
-            codec: Codec of the stored tokens.
-        """
+        """Store the arguments; nothing is opened yet."""
         self.path = path
         self.identity: FileIdentity | None = None
         self.fixed: SeenFiles | None = None
@@ -188,19 +164,13 @@ class AddedItems:
         self.words = WordIndex(self.items_by_rows, base_count)
 
     def connect(self) -> sqlite3.Connection:
-        """Open a connection, which `close` closes.
-
-        Raises:
-            IndexCorruptError: If the file is replaced during the call.
-            sqlite3.Error: If the file cannot be opened.
-        """
+        """Open a connection, which `close` closes."""
         return self._database.open()
 
     def reopen_changed(self) -> bool:
         """Have later calls read `fixed` files anew if they may have changed since they were opened.
 
-        Returns:
-            Whether they may have; the caller has to connect anew.
+        Returns whether they may have; the caller then has to connect anew.
         """
         fixed = self.fixed
         if fixed is None or (fixed.is_settled and fixed.are_now(self.path)):
@@ -223,12 +193,7 @@ class AddedItems:
         return self._database.damaged(error)
 
     def tokens(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenStore:
-        """Read the tokens of some distinct rows.
-
-        Args:
-            rows: Rows of added items.
-            lengths: (rows,) Number of tokens of each.
-        """
+        """Read the tokens of some distinct rows."""
         columns = ", ".join(f'"{name}"' for name in TOKEN_COLUMNS)
         lines = self._by_rows(f"SELECT row, {columns} FROM encodings", rows.tolist())
         by_row = {line[0]: line[1:] for line in lines}
@@ -283,13 +248,8 @@ class AddedItems:
     def passing(self, filter: Filter, count: int) -> BitMap:
         """Find the added rows that pass a filter.
 
-        Args:
-            filter: Filter to apply.
-            count: Number of rows to consider, in the order in which they were added, all of which
-                were committed; later ones are ignored.
-
-        Returns:
-            Rows, numbered as those of `items_by_rows`.
+        Of the first `count` rows in the order of their addition, numbered as those of
+        `items_by_rows`.
         """
         rows = range(self._base_count, self._base_count + count)
 
@@ -323,10 +283,8 @@ class AddedItems:
     ) -> T:
         """Read with the connection of this thread.
 
-        Args:
-            read: Reads; called again if the files were changed under a connection that cannot
-                notice it, and what was read may be partly of before, and partly of afterwards.
-            again: Called before it is.
+        `read` is called again, after `again`, if the files were changed under a connection that
+        cannot notice it, and what was read may be partly of before, and partly of afterwards.
         """
         for _ in range(_MOST_READS):
             database = self._database

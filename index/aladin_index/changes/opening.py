@@ -79,11 +79,7 @@ class OpenDatabase(NamedTuple):
 
 
 def open_database(path: Path) -> OpenDatabase:
-    """Connect to a database read-only.
-
-    Raises:
-        sqlite3.Error: If the file is missing or damaged, or changes all the time.
-    """
+    """Connect to a database read-only."""
     root = next((folder for folder in path.parents if (folder / CURRENT).exists()), None)
     is_locked = root is None or has_locks(root / CURRENT, root)
     # SQLite would wait for locks that do not exist, and cannot make its files in such a folder.
@@ -170,9 +166,8 @@ def _as_it_is(path: Path) -> sqlite3.Connection:
 def _committed(log: bytes) -> tuple[int, int, dict[int, bytes]] | None:
     """Read what a write-ahead log has committed (https://sqlite.org/fileformat2.html#walformat).
 
-    Returns:
-        Size of a page in bytes, number of pages of the database, and its newest pages by their
-        number from 1; None if the log has nothing.
+    Size of a page in bytes, number of pages of the database, and its newest pages by their number
+    from 1; None if the log has nothing.
     """
     if len(log) < _WAL_HEADER.size:
         return None

@@ -87,9 +87,8 @@ class CollectionChanges:
     def split(self, selection: Selection | None) -> tuple[Selection | None, Selection | None]:
         """Divide a selection of live rows.
 
-        Returns:
-            What it selects of the generation's rows, and of the added ones counted from 0; None
-            where that is all of them.
+        What it selects of the generation's rows, and of the added ones counted from 0; None where
+        that is all of them.
         """
         if selection is None or selection is self.live:
             return self._live_parts
@@ -106,12 +105,7 @@ class CollectionChanges:
         )
 
     def select(self, passing: Selection, filter: Filter) -> Selection:
-        """Return the live rows that pass a filter.
-
-        Args:
-            passing: Rows of the generation that pass the filter.
-            filter: Filter to apply.
-        """
+        """Return the live rows that pass a filter."""
         selection = self._selections.get(filter)
         if selection is None:
             bitmap = passing.bitmap - self.gone
@@ -159,14 +153,7 @@ class ChangesReader:
     """
 
     def __init__(self, path: Path, base_count: int, dim: int, codec: TokenCodec) -> None:
-        """Store the arguments; nothing is opened, since most generations have no changes.
-
-        Args:
-            path: Path of the database; it need not exist.
-            base_count: Number of items of the collection in the generation.
-            dim: Size of an embedding.
-            codec: Codec of the collection's tokens.
-        """
+        """Store the arguments; nothing is opened, since most generations have no changes."""
         self._path = path
         self._base_count = base_count
         self._dim = dim
@@ -195,9 +182,6 @@ class ChangesReader:
 
         Costs microseconds where nothing is new. Where another file was put in the place of the
         database, it is read from the start; what was read before stays with those who have it.
-
-        Raises:
-            IndexCorruptError: If the database is damaged.
         """
         with self._lock:
             opened = self._added.identity

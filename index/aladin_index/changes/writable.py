@@ -61,12 +61,7 @@ class WritableGeneration:
     """
 
     def __init__(self, root: Path, generation: int, model_id: str) -> None:
-        """Read the manifest; the collections are opened on first use.
-
-        Raises:
-            IndexMismatchError: If the generation was built with another model.
-            OSError: If the manifest of the generation cannot be read.
-        """
+        """Read the manifest; the collections are opened on first use."""
         self.generation = generation
         self._root = root
         folder = generation_folder(root, generation)
@@ -86,11 +81,7 @@ class WritableGeneration:
         return all(collection.is_in_place for collection in self._collections.values())
 
     def collection(self, target: Target) -> WritableCollection:
-        """Return one collection.
-
-        Raises:
-            NoSuchTargetError: If the index was built without the collection.
-        """
+        """Return one collection."""
         entry = self._manifest.collection(target)
         if entry is None:
             raise NoSuchTargetError(target, " and ".join(self._manifest.targets))
@@ -202,11 +193,7 @@ class WritableCollection:
     def add(
         self, connection: sqlite3.Connection, batch: AnyBatch, on_duplicate: OnDuplicate
     ) -> list[tuple[str, AddOutcome]]:
-        """Add items inside a `transaction`; an id may occur twice.
-
-        Raises:
-            DuplicateItemError: If an id exists already, and that is an error.
-        """
+        """Add items inside a `transaction`; an id may occur twice."""
         row = self.next_row()
         outcomes: list[tuple[str, AddOutcome]] = []
         # Packed one by one: the rounding of a token may depend on what is packed with it.
@@ -225,11 +212,7 @@ class WritableCollection:
         return outcomes
 
     def _vector(self, embedding: NDArray[np.float32], packed: PackedTokens) -> NDArray[np.float32]:
-        """Return the vector of a new item: its embedding, with the biases of a correction.
-
-        Raises:
-            IndexCorruptError: If the correction of the generation cannot be read.
-        """
+        """Return the vector of a new item: its embedding, with the biases of a correction."""
         if not self.entry.corrected:
             return embedding
         if self._correction is None:
@@ -239,11 +222,7 @@ class WritableCollection:
         return corrected_vectors(self._correction, self.target, embedding[None], tokens)[0]
 
     def check_fields(self, items: Iterable[StoredItem]) -> None:
-        """Reject items that would exceed the maximum number of indexed metadata fields.
-
-        Raises:
-            InputError: If there would be too many fields with those of these items.
-        """
+        """Reject items that would exceed the maximum number of indexed metadata fields."""
         if self.entry.filter_fields is not None:
             return
         names = {name for item in items for name in item.metadata}
@@ -320,11 +299,7 @@ class WritableCollection:
 def outcome_of(
     item_id: str, target: Target, on_duplicate: OnDuplicate, *, exists: bool
 ) -> AddOutcome:
-    """Return what becomes of a new item whose id may exist already.
-
-    Raises:
-        DuplicateItemError: If it does, and that is an error.
-    """
+    """Return what becomes of a new item whose id may exist already."""
     if exists and on_duplicate == "error":
         raise DuplicateItemError(target, item_id)
     return _OUTCOMES[on_duplicate] if exists else "added"

@@ -123,12 +123,7 @@ class ChangesWriter:
     """
 
     def __init__(self, root: Path, model_id: str) -> None:
-        """Store the arguments; nothing is opened yet.
-
-        Args:
-            root: Index folder.
-            model_id: Id of the model that encodes the added items.
-        """
+        """Store the arguments; nothing is opened yet."""
         self._root = root
         self._model_id = model_id
         self._lock = threading.Lock()

@@ -52,11 +52,7 @@ class WorkerSettings:
     start_timeout_s: float = 300.0
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ConfigError: If a number is too small.
-        """
+        """Check the values."""
         for name, value, least in (
             ("cpus", self.cpus, 1),
             ("gpus", self.gpus, 0),
@@ -96,16 +92,7 @@ class WorkerPool:
         settings: WorkerSettings,
         check: Callable[[WorkerFacts], None],
     ) -> None:
-        """Store the arguments; no worker is requested yet.
-
-        Args:
-            ray: Ray, as returned by `aladin_index.cluster.ray_encoding.connected`.
-            recipe: Ray's reference to the `Recipe` in its object store.
-            build: Build id in the recipe.
-            settings: Resources of each worker, and the maximum number of workers.
-            check: Function that raises an `AladinError` if a worker that has started cannot be
-                used.
-        """
+        """Store the arguments; no worker is requested yet."""
         self._ray = ray
         self._recipe = recipe
         self._build = build
@@ -119,7 +106,7 @@ class WorkerPool:
         self._idle: list[_Worker] = []
         self._failed_starts = 0
         self._lost = 0
-        self._start_s = 0.0
+        self._start_s = self._nobody_since_s = 0.0
         self._capacity, self._looked_s = 0, -_LOOK_S
 
     def encode(
@@ -127,35 +114,15 @@ class WorkerPool:
     ) -> Generator[tuple[Path, EncodedShard]]:
         """Encode some shards on the workers.
 
-        Args:
-            shards: Rows of each shard by the folder that names it.
-            order_of: Function that reads what a worker needs; called when a worker is free for the
-                shard.
-
-        Yields:
-            The shards as they get ready, in any order.
-
-        Raises:
-            ClusterError: If there is no worker for too long, or a shard fails repeatedly.
-            AladinError: If a worker reports an error that every other worker would have, too.
+        They come as they get ready, in any order. `order_of` reads what a worker needs, when one is
+        free for the shard.
         """
-        waiting = deque(shards)
-        failures: Counter[Path] = Counter()
-
-        def hand_out() -> None:
-            while waiting and self._idle:
-                worker, folder = self._idle.pop(), waiting.popleft()
-                task = worker.actor.encode.remote(order_of(shards[folder]))
-                self._busy[task] = worker, folder
-
-        nobody_since_s = time.monotonic()
+        waiting, failures = deque(shards), Counter[Path]()
+        self._nobody_since_s = time.monotonic()
         while waiting or self._busy:
             self._grow(len(waiting) + len(self._busy))
-            hand_out()
-            if self._busy:
-                nobody_since_s = time.monotonic()
-            elif time.monotonic() - nobody_since_s > self._settings.start_timeout_s:
-                raise ClusterError(self._nobody_came())
+            self._hand_out(waiting, shards, order_of)
+            self._check_patience()
             finished: list[tuple[Path, EncodedShard]] = []
             for task in self._ended():
                 if task in self._starting:
@@ -167,8 +134,28 @@ class WorkerPool:
                     waiting.appendleft(folder)
                 else:
                     finished.append((folder, encoded))
-            hand_out()  # the worker goes on while its shard is written
+            self._hand_out(waiting, shards, order_of)  # while finished shards are written
             yield from finished
+
+    def _hand_out(
+        self,
+        waiting: deque[Path],
+        shards: Mapping[Path, range],
+        order_of: Callable[[range], ShardOrder],
+    ) -> None:
+        """Give shards to idle workers."""
+        while waiting and self._idle:
+            worker, folder = self._idle.pop(), waiting.popleft()
+            task = worker.actor.encode.remote(order_of(shards[folder]))
+            self._busy[task] = worker, folder
+
+    def _check_patience(self) -> None:
+        """Give up if there has been no worker for too long, by a `ClusterError`."""
+        now_s = time.monotonic()
+        if self._busy:
+            self._nobody_since_s = now_s
+        elif now_s - self._nobody_since_s > self._settings.start_timeout_s:
+            raise ClusterError(self._nobody_came())
 
     def notes(self) -> dict[str, float]:
         """Return the figures for `Progress.note`."""

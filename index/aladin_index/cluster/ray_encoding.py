@@ -107,11 +107,7 @@ class RayEncoding:
     """Encodes on the nodes of a cluster; created by `ray_encoding`."""
 
     def __init__(self, pool_of: Callable[[], WorkerPool]) -> None:
-        """Store the arguments; no worker is started, since there may be nothing to encode.
-
-        Args:
-            pool_of: Function that makes the pool; called once.
-        """
+        """Store the arguments; no worker is started, since there may be nothing to encode."""
         self._pool_of = pool_of
         self._pool: WorkerPool | None = None
 
@@ -200,11 +196,7 @@ def ray_encoding(
 
 
 def _check_versions(facts: WorkerFacts) -> None:
-    """Reject a node whose encodings may differ from those of this machine.
-
-    Raises:
-        ClusterError: If the node has another version of a package that affects encodings.
-    """
+    """Reject a node whose encodings may differ from those of this machine."""
     here = decisive_versions()
     for name, there in facts.versions.items():
         if there != here[name]:
@@ -214,11 +206,7 @@ def _check_versions(facts: WorkerFacts) -> None:
 
 
 def _check_readable(shard: EncodedShard) -> None:
-    """Reject a shard of a node that cannot read files which this machine can.
-
-    Raises:
-        ClusterError: If photos were skipped that exist.
-    """
+    """Reject a shard of a node that cannot read files which this machine can."""
     for file in shard.unreadable:
         if os.access(file, os.R_OK):
             raise ClusterError(

@@ -115,12 +115,7 @@ class ShardWorker:
         self._started: tuple[LocalEncoding, ShardFormat] | None = None
 
     def start(self) -> WorkerFacts:
-        """Load the network.
-
-        Raises:
-            CheckpointError: If the checkpoint cannot be loaded.
-            DataError: If the regions cannot be opened.
-        """
+        """Load the network."""
         recipe = self._recipe
         set_compute_threads(recipe.threads)
         with TemporaryDirectory(prefix=_folder_prefix(recipe.build)) as folder:
@@ -136,11 +131,7 @@ class ShardWorker:
         return WorkerFacts(host=socket.gethostname(), versions=decisive_versions())
 
     def encode(self, order: ShardOrder) -> EncodedShard:
-        """Encode a shard, and return its files.
-
-        Raises:
-            OSError: If the temporary folder of this node is full or not writable.
-        """
+        """Encode a shard, and return its files."""
         assert self._started is not None  # whoever made this worker waits for `start`
         encoding, form = self._started
         seconds = StageSeconds()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aladin_index.changes.writable import AddOutcome
 from aladin_index.changes.writer import AddReport, DeleteReport, ItemWriter
 from aladin_index.encode.item_encoders import (
     CUT,
@@ -45,23 +46,27 @@ class AddCounts:
     """Numbers of items added by all batches so far.
 
     Attributes:
-        added: Number of items with new ids.
-        replaced: Number of items that replaced others.
-        kept: Number of items whose ids existed already.
+        outcomes: Number of items by what became of them.
         skipped: Items that could not be used, with the reason.
     """
 
-    added: int = 0
-    replaced: int = 0
-    kept: int = 0
+    outcomes: Counter[AddOutcome] = field(default_factory=Counter[AddOutcome])
     skipped: list[SkippedItem] = field(default_factory=list[SkippedItem])
 
-    def count(self, report: AddReport) -> None:
-        """Add the outcomes of one batch."""
-        outcomes = Counter(outcome for _, outcome in report.outcomes)
-        self.added += outcomes["added"]
-        self.replaced += outcomes["replaced"]
-        self.kept += outcomes["kept"]
+    @property
+    def added(self) -> int:
+        """Number of items with new ids."""
+        return self.outcomes["added"]
+
+    @property
+    def replaced(self) -> int:
+        """Number of items that replaced others."""
+        return self.outcomes["replaced"]
+
+    @property
+    def kept(self) -> int:
+        """Number of items whose ids existed already."""
+        return self.outcomes["kept"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +97,7 @@ class ItemChanger:
         metadata: MetadataLimits = DEFAULT_METADATA_LIMITS,
         max_text_chars: int | None = None,
     ) -> None:
-        """Change an index.
-
-        Args:
-            writer: Writer of the index, for the model; closed with this.
-            model: The index's own model.
-            images: Reads uploaded photos and regions.
-            metadata: Limits of an item's metadata.
-            max_text_chars: Maximum length of a text, or None for the network's limit alone.
-        """
+        """Change an index."""
         self._writer = writer
         self._model = model
         self._images = images
@@ -241,7 +238,8 @@ def add_items(
         new = batch.stored()
         if new is not None:
             with seconds.measure("write"):
-                counts.count(writer.add(target, new, settings.on_duplicate))
+                report = writer.add(target, new, settings.on_duplicate)
+            counts.outcomes.update(outcome for _, outcome in report.outcomes)
             cut += [each.metadata for _, each in batch.usable if CUT in each.metadata]
     warn_of_cut(cut)
     return counts
@@ -272,7 +270,7 @@ def _new_batches(
         if known and settings.on_duplicate == "error":
             raise DuplicateItemError(target, min(known))
         new = [with_file_state(item) for item in batch if item.id not in known]
-        counts.kept += len(batch) - len(new)
+        counts.outcomes["kept"] += len(batch) - len(new)
         progress.advance(len(batch) - len(new))
         if new:
             yield new

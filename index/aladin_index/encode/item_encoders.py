@@ -69,15 +69,7 @@ class ImageReader:
         detector: Detector | None = None,
         exif: bool = True,
     ) -> None:
-        """Read nothing yet.
-
-        Args:
-            limits: Limits of the bytes and pixels of a photo.
-            memory: Memory shared by all photos decoded at the same time, or None for an own one.
-            regions: Limits of a file of regions, or None for the defaults.
-            detector: Finds the regions of photos for networks that read regions, or None.
-            exif: Whether the metadata in photos are read.
-        """
+        """Read nothing yet."""
         self.limits = limits
         self._memory = memory or DecodingMemory.for_pixels(limits.max_pixels)
         self._exif = exif
@@ -152,13 +144,7 @@ class ImageReader:
 def prepare_regions(
     encoder: PhotoReader, regions: RegionSet, size_px: tuple[int, int] | None
 ) -> Prepared:
-    """Bring the regions of a photo into the network's form.
-
-    Args:
-        encoder: Encoder that reads regions.
-        regions: Regions of one photo.
-        size_px: Width and height of the photo, or None if they are not known.
-    """
+    """Bring the regions of a photo into the network's form."""
     value = encoder.preprocess(regions)
     boxes = None if regions.boxes is None else regions.boxes[: len(value.vectors)]
     return Prepared(value, size_px, boxes)
@@ -178,19 +164,11 @@ class ItemEncoder(Protocol):
         ...
 
     def read(self, item: Any) -> Any:
-        """Read the data of an item.
-
-        Raises:
-            InputError: If the item cannot be used.
-        """
+        """Read the data of an item."""
         ...
 
     def decode(self, item: Any, data: Any) -> Prepared:
-        """Convert the data of an item to the network's input.
-
-        Raises:
-            InputError: If the item cannot be used.
-        """
+        """Convert the data of an item to the network's input."""
         ...
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
@@ -287,18 +265,7 @@ def item_encoder(
     regions: RegionSource | None = None,
     on_read: Callable[[ImageItem, bytes], None] | None = None,
 ) -> ItemEncoder:
-    """Return an encoder of many images or texts, which has all processors to itself.
-
-    Args:
-        target: Images or texts.
-        model: The network.
-        settings: Limits of photos, and whether their metadata are read.
-        regions: Regions for a network that reads regions; None for one that reads photos.
-        on_read: See `PhotoEncoder`.
-
-    Raises:
-        InputError: If the regions are missing, or the network reads none.
-    """
+    """Return an encoder of many images or texts, which has all processors to itself."""
     network, callers, photos = for_throughput(model)
     if target == "texts":
         return TextEncoder(network, callers)

@@ -71,9 +71,6 @@ class StageSeconds:
         Stages that run beside each other cannot be added up. This way they can: each gets, of the
         time that was lost to the threads, the share that it has of their work. The stage with the
         most seconds is then the one to speed up, and all of them together are the elapsed time.
-
-        Args:
-            others: Measurements of the threads so far.
         """
         started = time.perf_counter()
         try:
@@ -141,66 +138,79 @@ def encoded_batches(
 ) -> Generator[StreamedItems]:
     """Encode items batch by batch, `BATCHES_AHEAD` of the one that the caller is at.
 
-    Args:
-        encoder: Encoder of the items.
-        batches: Items of each batch; fetched on demand by the caller's thread.
-        settings: Number of threads that read and decode, while as many as the network allows
-            encode; and whether to be strict.
-        seconds: Receives the time that the caller waits here, split between the stages "read",
-            "decode" and "encode" in proportion to the time that the threads spend on each.
-        progress: Progress, advanced by the items as they are encoded: a batch may take minutes.
-
-    Yields:
-        The batches in order.
-
-    Raises:
-        InputError: If an item cannot be used, and the settings are strict.
+    Batches come in order, and are fetched on demand by the caller's thread. `seconds` receives the
+    time that the caller waits here, split between "read", "decode" and "encode" in proportion to
+    the time that the threads spend on each. Where the settings are strict, the first item of no use
+    is an `InputError`.
     """
-    threads, turns = StageSeconds(), threading.Semaphore(encoder.callers)
-
-    def prepare(item: SourceItem) -> Prepared | SkippedItem:
-        try:
-            with threads.measure("read"):
-                data = encoder.read(item)
-            with threads.measure("decode"):
-                return encoder.decode(item, data)
-        except InputError as error:
-            return SkippedItem(item.id, _reason(item, error))
-
-    def encode(items: Sequence[SourceItem]) -> StreamedItems:
-        found = [prepare(item) for item in items]
-        usable = [each for each in found if isinstance(each, Prepared)]
-        if not usable:
-            return StreamedItems(list(items), found, None)
-        with turns, threads.measure("encode"):
-            encoding = encoder.encode(usable)
-        bare = [each._replace(value=None) if isinstance(each, Prepared) else each for each in found]
-        return StreamedItems(list(items), bare, encoding)
-
-    def joined(futures: Sequence[Future[StreamedItems]]) -> StreamedItems:
-        batch = _joined(futures, seconds, threads, progress)
-        if settings.strict and batch.skipped:
-            raise batch.skipped[0].refused()
-        return batch
-
+    stream = _Stream(encoder, settings, seconds, progress)
     pool = ThreadPoolExecutor(settings.readers + encoder.callers, thread_name_prefix="encoder")
     most_ahead = max(BATCHES_AHEAD, encoder.callers)
     try:
         ahead: deque[list[Future[StreamedItems]]] = deque()
         for batch in batches:
             size = encoder.items_a_call or len(batch)
-            ahead.append(
-                [
-                    pool.submit(encode, batch[start : start + size])
-                    for start in range(0, len(batch), size)
-                ]
-            )
+            starts = range(0, len(batch), size)
+            ahead.append([pool.submit(stream.encode, batch[at : at + size]) for at in starts])
             if len(ahead) > most_ahead:
-                yield joined(ahead.popleft())
+                yield stream.joined(ahead.popleft())
         while ahead:
-            yield joined(ahead.popleft())
+            yield stream.joined(ahead.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+class _Stream:
+    """Encodes some items at a time in any thread, and joins them to batches in the caller's."""
+
+    def __init__(
+        self,
+        encoder: ItemEncoder,
+        settings: EncodeSettings,
+        seconds: StageSeconds,
+        progress: Progress,
+    ) -> None:
+        self._encoder, self._settings = encoder, settings
+        self._seconds, self._progress = seconds, progress
+        self._threads, self._turns = StageSeconds(), threading.Semaphore(encoder.callers)
+
+    def encode(self, items: Sequence[SourceItem]) -> StreamedItems:
+        """Read, decode and encode items."""
+        found = [self._prepared(item) for item in items]
+        usable = [each for each in found if isinstance(each, Prepared)]
+        if not usable:
+            return StreamedItems(list(items), found, None)
+        with self._turns, self._threads.measure("encode"):
+            encoding = self._encoder.encode(usable)
+        bare = [each._replace(value=None) if isinstance(each, Prepared) else each for each in found]
+        return StreamedItems(list(items), bare, encoding)
+
+    def _prepared(self, item: SourceItem) -> Prepared | SkippedItem:
+        try:
+            with self._threads.measure("read"):
+                data = self._encoder.read(item)
+            with self._threads.measure("decode"):
+                return self._encoder.decode(item, data)
+        except InputError as error:
+            return SkippedItem(item.id, _reason(item, error))
+
+    def joined(self, futures: Sequence[Future[StreamedItems]]) -> StreamedItems:
+        """Wait for the items of a batch; where the settings are strict, all must be usable."""
+        parts: list[StreamedItems] = []
+        for future in futures:
+            with self._seconds.waiting_for(self._threads):
+                parts.append(future.result())
+            self._progress.advance(len(parts[-1].sources))
+        self._progress.note(**self._seconds.notes())
+        encodings = [part.encoding for part in parts if part.encoding is not None]
+        batch = StreamedItems(
+            sources=[item for part in parts for item in part.sources],
+            found=[each for part in parts for each in part.found],
+            encoding=Encoding.concatenate(encodings) if encodings else None,
+        )
+        if self._settings.strict and batch.skipped:
+            raise batch.skipped[0].refused()
+        return batch
 
 
 def _reason(item: SourceItem, error: InputError) -> str:
@@ -209,23 +219,3 @@ def _reason(item: SourceItem, error: InputError) -> str:
         return str(error)
     shown = item.uri if isinstance(item, ImageItem) and item.uri != item.id else None
     return error.reason if shown is None else f"{shown}: {error.reason}"
-
-
-def _joined(
-    futures: Sequence[Future[StreamedItems]],
-    seconds: StageSeconds,
-    threads: StageSeconds,
-    progress: Progress,
-) -> StreamedItems:
-    parts: list[StreamedItems] = []
-    for future in futures:
-        with seconds.waiting_for(threads):
-            parts.append(future.result())
-        progress.advance(len(parts[-1].sources))
-    progress.note(**seconds.notes())
-    encodings = [part.encoding for part in parts if part.encoding is not None]
-    return StreamedItems(
-        sources=[item for part in parts for item in part.sources],
-        found=[each for part in parts for each in part.found],
-        encoding=Encoding.concatenate(encodings) if encodings else None,
-    )

@@ -21,11 +21,7 @@ class RegionReader(Protocol):
         ...
 
     def read(self, key: str) -> RegionSet:
-        """Return the regions of a photo.
-
-        Raises:
-            InputError: If there are none, or they cannot be used.
-        """
+        """Return the regions of a photo."""
         ...
 
 

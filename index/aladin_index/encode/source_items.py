@@ -33,7 +33,13 @@ from aladin_network.photos.files import (
     PhotosRoot,
     printable,
 )
-from aladin_network.types import MAX_CAPTION_CHARS, MAX_NAME_CHARS, MAX_STORED_BYTES, Target
+from aladin_network.types import (
+    MAX_CAPTION_CHARS,
+    MAX_NAME_CHARS,
+    MAX_STORED_BYTES,
+    Target,
+    TextItem,
+)
 
 # Contents of uploads and states of files, which are in no list of a build's items, and the path,
 # written by itself.
@@ -90,23 +96,6 @@ class ImageItem:
         return self.length is None and self.upload is None and self.region_file is None
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextItem:
-    """A text to be indexed.
-
-    Attributes:
-        id: ID assigned by the user, unique among the texts.
-        text: The text itself.
-        metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
-        image_id: ID of the image that the text describes, if any.
-    """
-
-    id: str
-    text: str
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    image_id: str | None = None
-
-
 SourceItem = ImageItem | TextItem
 
 
@@ -151,8 +140,7 @@ def cut_text(text: str, target: Target) -> tuple[str, str | None]:
 def file_state(path: Path) -> str | None:
     """Return the length of a file in bytes and the time of its last change in nanoseconds.
 
-    Returns:
-        Both numbers with a space between them, or None if there is no file that can be looked at.
+    Both numbers have a space between them; None if there is no file that can be looked at.
     """
     try:
         state = path.stat()
@@ -177,17 +165,7 @@ def details_of(item: ImageItem) -> str:
 def check_item(
     item: SourceItem, target: Target, limits: MetadataLimits = DEFAULT_METADATA_LIMITS
 ) -> None:
-    """Reject an item that cannot be stored, or that exceeds a limit.
-
-    Args:
-        item: Item as given by the source.
-        target: Kind of the item, image or text; named in error messages.
-        limits: Limits of its metadata.
-
-    Raises:
-        InputError: If `check_id` or `check_metadata` raises it, or a value cannot be written as
-            JSON text.
-    """
+    """Reject an item that cannot be stored, or that exceeds a limit."""
     check_id(item.id, target)
     try:
         check_metadata(item.metadata, limits)
@@ -209,15 +187,8 @@ def checked_items(
 ) -> Iterator[SourceItem | SkippedItem]:
     """Pass items on; those that no index could hold become skipped ones, or an error if strict.
 
-    Args:
-        items: Items of a source, including those that it skipped.
-        target: Kind of the items.
-        settings: Limits of metadata, and whether to be strict.
-        fault_of: Returns why an item that could be stored is of no use, or None, from the item and
-            its number in the source from 0.
-
-    Raises:
-        InputError: If an item cannot be used, and the settings are strict.
+    `fault_of` returns why an item that could be stored is of no use, or None, from the item and its
+    number in the source from 0.
     """
     number = 0
     for item in items:
@@ -244,13 +215,7 @@ def _not_stored(item: SourceItem, target: Target, error: Exception) -> InputErro
 
 
 def check_id(item_id: str, target: Target) -> None:
-    """Reject an id that could not be requested.
-
-    Raises:
-        InputError: If the id is empty, longer than can be asked for, ``.`` or ``..``, which clients
-            and proxies resolve in the path of a URL, or has a line break or another control
-            character, which is invalid there and in a list of ids with one per line.
-    """
+    """Reject an id that could not be requested."""
     if not item_id:
         raise InputError(f"{target}: expected an id, got an empty text")
     if item_id in (".", ".."):
@@ -333,11 +298,8 @@ class PhotoPlaces:
     ) -> None:
         """Start with no photo checked.
 
-        Args:
-            source: Folder of the data set, or folders of several; photos outside of all of them are
-                counted if there is no root.
-            root: Folder that all photos must be in; the followed folders, out of which no link may
-                lead; or None to accept photos from anywhere.
+        Photos outside of all `source` folders are counted if there is no `root`. A root of several
+        folders are the followed ones, out of which no link may lead.
         """
         folders = [source] if isinstance(source, Path) else list(dict.fromkeys(source))
         self._outside = OUTSIDE if isinstance(root, Path) else LINKED_OUTSIDE

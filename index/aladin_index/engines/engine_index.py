@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -11,10 +11,10 @@ from aladin_index.engines.client import EngineClient
 from aladin_index.engines.engine_collection import EngineCollection
 from aladin_index.engines.record import GenerationRecord, read_generation, require_live
 from aladin_index.format.layout import EngineLocation
-from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths
+from aladin_index.format.manifest import Manifest, check_lengths
 from aladin_index.format.models import model_folder
+from aladin_index.generations.info import LocalFacts, describe_manifest
 from aladin_index.items.filters import Filter
-from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
     CheckpointError,
@@ -23,7 +23,6 @@ from aladin_network.errors import (
     NoSuchTargetError,
 )
 from aladin_network.graphs.loading import load_for_inference
-from aladin_network.heads.trained import read_alignment_trained
 from aladin_network.types import Target
 
 
@@ -138,49 +137,8 @@ def _load_checkpoint(folder: Path, device: SearchDevice | None) -> Checkpoint:
         raise IndexCorruptError(folder, str(error)) from error
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineInfo:
-    """Facts about the live generation in a vector database.
-
-    Attributes:
-        path: Folder that represents the index.
-        location: Location of the index in the vector database.
-        generation: Number of the live generation.
-        generations: All generations in the vector database, oldest first, including unfinished
-            ones.
-        schema_version: Schema version of its manifest.
-        model_id: SHA-256 of the weights of the model that made the index.
-        alignment_trained: Whether the alignment of that model was trained.
-        metric: Metric of the embeddings.
-        default_candidates: Number of candidates of a search that does not specify one.
-        collections: Collections of images, texts or both, as they were pushed.
-        counts: Current number of items of each collection.
-        changed: Whether items were added or removed since the generation was pushed.
-        calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
-    """
-
-    path: Path
-    location: EngineLocation
-    generation: int
-    generations: list[int]
-    schema_version: int
-    model_id: str
-    alignment_trained: bool
-    metric: str
-    default_candidates: int
-    collections: dict[Target, CollectionEntry]
-    counts: dict[Target, int]
-    changed: bool
-    calibration: Calibration | None
-
-
-def describe_engine_index(path: Path, location: EngineLocation, client: EngineClient) -> EngineInfo:
-    """Query a vector database for the facts about an index.
-
-    Args:
-        path: Folder that represents the index.
-        location: Location of the index in the vector database.
-        client: Client of that vector database; not closed.
+def describe_engine_index(path: Path, location: EngineLocation, client: EngineClient) -> LocalFacts:
+    """Query a vector database for the facts about an index; the client is not closed.
 
     Raises:
         IndexNotReadyError: If nothing is live.
@@ -189,19 +147,12 @@ def describe_engine_index(path: Path, location: EngineLocation, client: EngineCl
     """
     generation = require_live(client, path)
     record = read_generation(client, generation)
-    manifest = record.manifest
-    return EngineInfo(
-        path=path,
-        location=location,
-        generation=generation,
+    counts: dict[Target, int] = {
+        target: client.count(generation, target) for target in record.manifest.targets
+    }
+    return replace(
+        describe_manifest(path, record.manifest, counts, in_engine=True),
+        engine=location,
         generations=client.generations(),
-        schema_version=manifest.schema_version,
-        model_id=manifest.model.id,
-        alignment_trained=read_alignment_trained(model_folder(path, manifest.model.id)),
-        metric=manifest.metric,
-        default_candidates=manifest.default_candidates,
-        collections=manifest.collections,
-        counts={target: client.count(generation, target) for target in manifest.targets},
         changed=record.changed,
-        calibration=manifest.calibration,
     )

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.engines.filter_fields import filter_fields, limit_of, terms_of
-from aladin_index.format.manifest import EncodedEntry
+from aladin_index.facts import EncodedEntry
 from aladin_index.items.filters import And, Filter, Not, Or, Range
 from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import CODED, PackedTokens, TokenCodec

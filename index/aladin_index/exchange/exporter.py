@@ -21,7 +21,7 @@ from aladin_index.exchange.layout import (
     part_names,
     write_exchange_manifest,
 )
-from aladin_index.format.manifest import EncodedEntry
+from aladin_index.facts import EncodedEntry
 from aladin_index.format.npy import NpyWriter
 from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, live_parts
 from aladin_index.generations.reader import open_index

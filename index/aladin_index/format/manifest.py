@@ -9,6 +9,14 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from aladin_index.facts import (
+    CollectionForm,
+    EncodedEntry,
+    FirstStage,
+    OperatingPoint,
+    TunedCandidates,
+    present,
+)
 from aladin_index.format.versioned import parse_versioned
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config
@@ -16,7 +24,7 @@ from aladin_network.errors import IndexCorruptError
 from aladin_network.files import FileEntry, write_json
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.hub_correction import CorrectionConstants
-from aladin_network.types import TARGETS, Target, TokenDtype
+from aladin_network.types import Target
 
 SCHEMA_VERSION = 1
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
@@ -26,22 +34,6 @@ BIASES = 2
 
 # Commands that create a generation.
 MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "upgrade"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class OperatingPoint:
-    """One setting of the ANN search, and how much it finds.
-
-    Attributes:
-        search_width: Value of efSearch or nprobe, or None if every item is compared.
-        oversample: Number of items requested from the ANN index for each one wanted; the best by
-            exact cosine are kept.
-        recall: Value of ann_recall, the share of the exact nearest items that are found.
-    """
-
-    search_width: int | None
-    oversample: float = 1.0
-    recall: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +49,12 @@ class RecallPoint(OperatingPoint):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnnEntry(OperatingPoint):
-    """FAISS index of the first stage, with the setting that searches use.
+class AnnEntry(FirstStage):
+    """FAISS index of the first stage.
 
     Attributes:
         asked: Value that the user requested: "auto", "exact", "exact-align" or a factory string.
         memory_budget_bytes: Limit for "auto", for all collections together, or None for no limit.
-        factory: Factory string that FAISS made the index from.
-        recall_at: Number of nearest items that the recall was measured at.
         recall_queries: Number of queries that the recall was measured with.
         recall_wanted: Recall that the index was chosen for.
         curve: Measured operating points, starting with the narrowest search.
@@ -72,8 +62,6 @@ class AnnEntry(OperatingPoint):
 
     asked: str = "auto"
     memory_budget_bytes: int | None = None
-    factory: str
-    recall_at: int
     recall_queries: int
     recall_wanted: float = 0.99
     curve: list[RecallPoint] = field(default_factory=list[RecallPoint])
@@ -108,60 +96,31 @@ class FidelityPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning:
+class Tuning(TunedCandidates):
     """Number of candidates that `aladin index tune` chose for a collection.
 
     Attributes:
-        candidates: Smallest number of candidates that reaches the fidelity wanted.
-        fidelity: Fidelity that is reached with these candidates.
         fidelity_wanted: Requested fidelity.
-        at: Number of top hits that are compared.
         queries: Number of queries that the fidelity was measured with.
         curve: All measured numbers of candidates, ascending.
     """
 
-    candidates: int
-    fidelity: float
     fidelity_wanted: float
-    at: int
     queries: int
     curve: list[FidelityPoint]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodedEntry:
-    """Encoded images or texts.
+class CollectionEntry(CollectionForm):
+    """Images or texts of a generation, as it was built.
 
     Attributes:
-        count: Number of items.
-        embedding_dim: Size of an embedding.
-        token_dim: Size of a token.
-        token_dtype: Form in which tokens are stored.
-    """
-
-    count: int
-    embedding_dim: int
-    token_dim: int
-    token_dtype: TokenDtype
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectionEntry(EncodedEntry):
-    """Images or texts of a generation.
-
-    Attributes:
-        skipped: Number of items given to the build that could not be used.
-        token_count: Number of tokens of all items.
         filter_fields: Metadata fields with an index for filters, or None for all fields.
-        ann: Entry of the first stage.
-        tuning: Tuning of the second stage, or None if not tuned.
         bounds: Short tokens of the alignment's bounds, or None if they are computed in memory.
         corrected: Whether the vectors have the biases of the index's hubness correction, see
             `aladin_index.ann.corrected`.
     """
 
-    skipped: int
-    token_count: int
     filter_fields: list[str] | None = None
     ann: AnnEntry
     tuning: Tuning | None = None
@@ -253,12 +212,7 @@ class Manifest(EncodingsManifest):
     @property
     def collections(self) -> dict[Target, CollectionEntry]:
         """Entries of the collections of this generation."""
-        found: dict[Target, CollectionEntry] = {}
-        for target in TARGETS:
-            entry = self.collection(target)
-            if entry is not None:
-                found[target] = entry
-        return found
+        return present(self.images, self.texts)
 
     @property
     def targets(self) -> list[Target]:

@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import ConfigDict
 
+from aladin_index.facts import SkippedReason, SkippedSummary
 from aladin_index.format.layout import SKIPPED, generation_folder
 from aladin_index.format.manifest import Manifest
 from aladin_index.format.versioned import parse_versioned
@@ -75,45 +76,17 @@ class FollowRecord:
     stopped: str | None = None
 
 
-class SkippedGroup(NamedTuple):
-    """Files that are left out for one reason.
-
-    Attributes:
-        reason: Reason in words.
-        count: Number of files.
-        names: Some of them.
-    """
-
-    reason: str
-    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
-    names: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SkippedSummary:
-    """What an index lacks of its sources.
-
-    Attributes:
-        total: Number of files and items that cannot be used.
-        reasons: Them by reason, the most frequent first; at most 20.
-        other_files: Number of files that are no photos, by kind; of followed folders only.
-        not_followed: Why the folders are not followed any more, or None.
-    """
-
-    total: int = 0
-    reasons: list[SkippedGroup] = field(default_factory=list[SkippedGroup])
-    other_files: dict[str, int] = field(default_factory=dict[str, int])
-    not_followed: str | None = None
-
-
 def by_reason(
     items: Iterable[SkippedItem], most_groups: int = 20, most_names: int = 20
-) -> list[SkippedGroup]:
+) -> list[SkippedReason]:
     """Group what is left out by reason, the most frequent first."""
     names: dict[str, list[str]] = {}
     for item in items:
         names.setdefault(item.reason, []).append(item.id)
-    groups = [SkippedGroup(reason, len(ids), ids[:most_names]) for reason, ids in names.items()]
+    groups = [
+        SkippedReason(reason=reason, count=len(ids), names=ids[:most_names])
+        for reason, ids in names.items()
+    ]
     return sorted(groups, key=lambda group: -group.count)[:most_groups]
 
 

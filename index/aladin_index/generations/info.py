@@ -1,28 +1,39 @@
-"""Contents and memory of an index, read from its manifests without opening it."""
+"""Makes the description of an index: from an open generation, or from its files without opening it.
+
+`LocalFacts` is `IndexFacts` with what is known where the index is stored.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aladin_index.facts import CollectionFacts, IndexFacts, IndexModel, present
 from aladin_index.format.layout import (
     ANN,
     EMBEDDINGS,
+    EngineLocation,
     generation_folder,
     live_generation,
     published_generations,
 )
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.format.models import model_folder
-from aladin_index.format.skipped import SkippedSummary, read_skipped_summary
-from aladin_index.generations.history import PendingChanges, pending_changes
+from aladin_index.format.skipped import read_skipped_summary
+from aladin_index.generations.history import PendingChanges, changed_at_s, pending_changes
+from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
-from aladin_network.calibration.calibration import Calibration
 from aladin_network.heads.trained import read_alignment_trained, read_untrained
 from aladin_network.scoring.hub_correction import CorrectionConstants
 from aladin_network.types import Target
+
+if TYPE_CHECKING:
+    from aladin_index.search.collection import SearchBackend
 
 
 class MemoryEstimate(NamedTuple):
@@ -42,50 +53,73 @@ class MemoryEstimate(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexInfo:
-    """Facts about the live generation.
+class LocalCollection(CollectionEntry, CollectionFacts):
+    """A collection where it is stored.
+
+    Attributes:
+        built: Number of items when it was built or pushed.
+        pending: Changes that are not in the generation's files, or None if they were not counted.
+        memory: Memory of its searches, or None if it was not asked for.
+    """
+
+    built: int
+    pending: PendingChanges | None = None
+    memory: MemoryEstimate | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalFacts(IndexFacts):
+    """The live generation where it is stored.
 
     Attributes:
         path: Index folder.
-        generation: Number of the live generation.
-        generations: All generations on the disk, oldest first.
-        built_at_s: Time of publication, in seconds since 1970.
-        schema_version: Schema version of its files.
-        model_id: SHA-256 of the weights of the model that made the index.
-        alignment_trained: Whether the alignment of that model was trained.
+        engine: Location in the vector database, or None for an index of files.
+        generations: All generations, oldest first; in an engine including unfinished ones.
+        built_at: Time of publication, or None in an engine.
+        changed: Whether items were added or removed since it was built or pushed.
+        schema_version: Schema version of the manifest.
         metric: Metric of the embeddings.
-        default_candidates: Number of candidates of a search that does not specify one.
-        collections: Collections of images, texts or both.
-        calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, or None if scores are not corrected.
-        pending: Changes of each collection that are not in the generation's files.
-        memory: Memory estimate of each collection.
-        total_bytes: Size of the generation's files and the model's, in bytes.
-        skipped: What the index lacks of its sources.
-        untrained: Why the order of hits is random, or None.
+        size_bytes: Size of the generation's files by collection, and of those of the "model".
     """
 
+    images: LocalCollection | None
+    texts: LocalCollection | None
     path: Path
-    generation: int
-    generations: list[int]
-    built_at_s: float
+    engine: EngineLocation | None = None
+    generations: list[int] = field(default_factory=list[int])
+    built_at: datetime | None = None
+    changed: bool | None = None
     schema_version: int
-    model_id: str
-    alignment_trained: bool
     metric: str
-    default_candidates: int
-    collections: dict[Target, CollectionEntry]
-    calibration: Calibration | None
     correction: CorrectionConstants | None
-    pending: dict[Target, PendingChanges]
-    memory: dict[Target, MemoryEstimate]
-    total_bytes: int
-    skipped: SkippedSummary = field(default_factory=SkippedSummary)
-    untrained: str | None = None
+    size_bytes: dict[str, int]
+
+    @property
+    def collections(self) -> dict[Target, LocalCollection]:
+        return present(self.images, self.texts)
+
+    def warnings(self) -> list[str]:
+        """List what is less than was asked for: recalls of first stages, and probabilities."""
+        found = [
+            f"{target}: {each.ann.factory} finds {each.ann.recall:.4f} of the nearest "
+            f"{each.ann.recall_at}, {each.ann.recall_wanted} was wanted; allow it more memory, or "
+            "choose another --ann"
+            for target, each in self.collections.items()
+            if each.ann.recall < each.ann.recall_wanted
+        ]
+        if self.calibration is not None and self.calibration.other_photos:
+            found.append(
+                f"the probabilities are not used: they were fitted on "
+                f"{self.calibration.fitted_on.data}, to which most photos of this index do not "
+                "belong; to fit them to this index: aladin calibrate CHECKPOINT DATA --index "
+                f"{self.path}"
+            )
+        return found
 
 
-def describe(path: Path) -> IndexInfo:
-    """Describe the live generation of an index.
+def describe(path: Path) -> LocalFacts:
+    """Describe the live generation of an index of files without opening it; counts its changes.
 
     Raises:
         IndexNotReadyError: If nothing was published yet.
@@ -95,38 +129,90 @@ def describe(path: Path) -> IndexInfo:
     generation = live_generation(path)
     folder = generation_folder(path, generation)
     manifest = read_manifest(folder)
-    collections = manifest.collections
-    files = (*manifest.files.values(), *manifest.model.files.values())
-    return IndexInfo(
-        path=path,
-        generation=generation,
-        generations=published_generations(path),
-        built_at_s=(folder / MANIFEST).stat().st_mtime,
-        schema_version=manifest.schema_version,
-        model_id=manifest.model.id,
-        alignment_trained=read_alignment_trained(model_folder(path, manifest.model.id)),
-        metric=manifest.metric,
-        default_candidates=manifest.default_candidates,
-        collections=collections,
-        calibration=manifest.calibration,
-        correction=manifest.correction,
-        pending=pending_changes(path),
-        memory={
-            target: _memory(manifest, target, collection)
-            for target, collection in collections.items()
+    pending = pending_changes(path, generation)
+    facts = describe_manifest(
+        path,
+        manifest,
+        {
+            target: entry.count + pending[target].added - pending[target].removed
+            for target, entry in manifest.collections.items()
         },
-        total_bytes=sum(entry.bytes for entry in files),
-        skipped=read_skipped_summary(path, manifest),
-        untrained=read_untrained(model_folder(path, manifest.model.id)),
+    )
+    collections = {
+        target: replace(each, pending=pending[target], memory=_memory(manifest, target, each))
+        for target, each in facts.collections.items()
+    }
+    return replace(
+        facts,
+        **collections,
+        generations=published_generations(path),
+        built_at=_time((folder / MANIFEST).stat().st_mtime),
+        changed=any(map(any, pending.values())),
     )
 
 
-def _memory(manifest: Manifest, target: Target, collection: CollectionEntry) -> MemoryEstimate:
+def facts_of(index: SearchBackend) -> LocalFacts:
+    """Describe an open generation, with what was added and deleted since it was built."""
+    manifest = index.manifest
+    counts: dict[Target, int] = {
+        target: index.collection(target).count for target in manifest.targets
+    }
+    return describe_manifest(index.path, manifest, counts, in_engine=index.place is None)
+
+
+def describe_manifest(
+    path: Path, manifest: Manifest, counts: Mapping[Target, int], *, in_engine: bool = False
+) -> LocalFacts:
+    """Describe a generation.
+
+    In an engine there are no files to look at; the counts are those of its items now.
+    """
+    model = model_folder(path, manifest.model.id)
+    changed_s = None if in_engine else changed_at_s(path, manifest)
+    collections = {
+        target: LocalCollection(
+            **_fields(entry, count=counts[target]),
+            built=entry.count,
+            takes_all=not in_engine and entry.token_count > 0 and counts[target] <= MAX_ITEMS,
+        )
+        for target, entry in manifest.collections.items()
+    }
+    sizes = Counter({"model": sum(file.bytes for file in manifest.model.files.values())})
+    for name, file in manifest.files.items():
+        sizes[name.partition("/")[0]] += file.bytes
+    return LocalFacts(
+        generation=manifest.generation,
+        default_candidates=manifest.default_candidates,
+        model=IndexModel(id=manifest.model.id),
+        images=collections.get("images"),
+        texts=collections.get("texts"),
+        alignment_trained=read_alignment_trained(model),
+        untrained=read_untrained(model),
+        changed_at=None if changed_s is None else _time(changed_s),
+        skipped=None if in_engine else read_skipped_summary(path, manifest),
+        calibration=manifest.calibration,
+        path=path,
+        schema_version=manifest.schema_version,
+        metric=manifest.metric,
+        correction=manifest.correction,
+        size_bytes=dict(sizes),
+    )
+
+
+def _fields(entry: CollectionEntry, count: int) -> dict[str, Any]:
+    return {**vars(entry), "count": count}
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _memory(manifest: Manifest, target: Target, entry: CollectionEntry) -> MemoryEstimate:
     def size(name: str) -> int:
         return manifest.files[f"{target}/{name}"].bytes
 
-    tokens = token_files(collection.token_dtype)
-    if collection.bounds is not None:
+    tokens = token_files(entry.token_dtype)
+    if entry.bounds is not None:
         tokens += BOUND_FILES
     return MemoryEstimate(
         ann_bytes=size(ANN),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.collection import Collection
 from aladin_index.search.query import Term
-from aladin_index.search.results import Box, Evidence
+from aladin_index.search.results import Box, Evidence, MappedWord
 from aladin_index.search.whole_words import whole_words
 from aladin_network.errors import EngineUnavailableError, InputError, brief
 from aladin_network.inference import Network
@@ -151,27 +151,7 @@ def word_evidence(
     ]
 
 
-class WordMap(NamedTuple):
-    """A whole word, compared with every region of a photo.
-
-    Attributes:
-        start: First character of the word in the text.
-        end: The character after its last.
-        score: Sum over its tokens of the best region's cosine: its part of the alignment score.
-        share: The score divided by the sum of the absolute values of all tokens' scores.
-        region: Region with the greatest sum of its tokens' cosines.
-        cosines: (regions,) Sum of its tokens' cosines with each region.
-    """
-
-    start: int
-    end: int
-    score: float
-    share: float
-    region: int
-    cosines: NDArray[np.float32]
-
-
-def word_maps(pair: ComparedPair) -> list[WordMap]:
+def word_maps(pair: ComparedPair) -> list[MappedWord]:
     """Join the tokens of each word; the scores add up to the pair's alignment score.
 
     Args:
@@ -189,14 +169,28 @@ def word_maps(pair: ComparedPair) -> list[WordMap]:
     _check_words(words, pair.text, pair.spans)
     scores = pair.cosines.max(axis=1).astype(np.float64)
     total = float(np.abs(scores).sum()) or 1.0
-    maps: list[WordMap] = []
+    maps: list[MappedWord] = []
     for tokens in whole_words(pair.text, pair.spans[:words]):
         cosines = pair.cosines[tokens.start : tokens.stop].sum(axis=0)
         score = float(scores[tokens.start : tokens.stop].sum())
         start, end = pair.spans[tokens.start][0], pair.spans[tokens.stop - 1][1]
-        best = int(cosines.argmax())
-        maps.append(WordMap(start, end, score, score / total, best, cosines))
+        maps.append(
+            MappedWord(
+                text=pair.text[start:end],
+                start=start,
+                end=end,
+                score=score,
+                share=score / total,
+                region=int(cosines.argmax()),
+                cosines=rounded(cosines),
+            )
+        )
     return maps
+
+
+def rounded(cosines: NDArray[np.float32]) -> list[float]:
+    """Return cosines as they are written."""
+    return [round(cosine, 4) for cosine in cosines.tolist()]
 
 
 def _check_words(words: int, text: str, spans: Sequence[tuple[int, int]]) -> None:

@@ -108,6 +108,36 @@ class RegionEvidence:
     share: Annotated[float, Field(description="As that of a word, see `Evidence`.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RegionCosines:
+    """Something of a query, compared with every region of a photo."""
+
+    score: Annotated[float, Field(description="The scores add up to `align`.")]
+    share: Annotated[
+        float, Field(description="The score divided by the sum of all scores' absolute values.")
+    ]
+    region: Annotated[int, Field(description="Region that fits it best.")]
+    cosines: Annotated[
+        list[float], Field(description="Cosine with each region, rounded to four decimals.")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MappedWord(RegionCosines):
+    """A whole word of a text, compared with every region; its tokens' cosines are added up."""
+
+    text: str
+    start: Annotated[int, Field(description="First character of the word in the text.")]
+    end: Annotated[int, Field(description="The character after its last.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MappedQueryRegion(RegionCosines):
+    """A region inside the box of the query's photo, compared with every region of another photo."""
+
+    box: Annotated[Box, Field(description="In fractions of the query's photo.")]
+
+
 @dataclass(slots=True, kw_only=True)
 class HitPart:
     """Scores of a hit by one part of a query of several."""

@@ -112,17 +112,7 @@ class PlanApplier:
         most_encoded: int | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Store the arguments.
-
-        Args:
-            writer: Writer of the index.
-            index: The generation that the plan is for.
-            report: Report to which each step is added once it is applied.
-            settings: How photos are read and encoded.
-            detector: Detector, for a network that reads regions.
-            most_encoded: Number of photos after which the rest is left for a later pass, or None.
-            is_stopped: Whether to leave the rest of the plan, asked between the steps.
-        """
+        """Store the arguments."""
         self._writer, self._index, self._report = writer, index, report
         self._settings, self._detector = settings, detector
         self._most_encoded, self._is_stopped = most_encoded, is_stopped

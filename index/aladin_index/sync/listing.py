@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -46,9 +46,9 @@ class FolderListing:
     """
 
     folder: Path
-    photos: Sequence[ListedPhoto]
-    skipped: Sequence[SkippedItem] = ()
-    unread: Sequence[str] = field(default_factory=list[str])
+    photos: list[ListedPhoto] = field(default_factory=list[ListedPhoto])
+    skipped: list[SkippedItem] = field(default_factory=list[SkippedItem])
+    unread: list[str] = field(default_factory=list[str])
 
     def holds(self, photo: IndexedPhoto) -> bool:
         """Whether an indexed photo came from this folder, or from one inside or around it."""

@@ -54,16 +54,7 @@ class UpgradedCollection:
         settings: BuildSettings,
         progress: Progress,
     ) -> None:
-        """Look at nothing yet.
-
-        Args:
-            index: The live generation.
-            target: Images or texts.
-            encodings: What earlier processes have encoded.
-            encoding: Encodes by the new model.
-            settings: Sizes of batches and shards.
-            progress: Progress, advanced by the items.
-        """
+        """Look at nothing yet."""
         self.live: FileCollection = index.collection(target)
         self.encodings = encodings
         self.place = np.empty(0, dtype=np.int64)

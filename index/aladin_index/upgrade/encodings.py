@@ -85,15 +85,7 @@ class Encodings:
     """
 
     def __init__(self, folder: Path, form: ShardFormat) -> None:
-        """Read what an earlier process has finished.
-
-        Args:
-            folder: Folder of the collection; it may be missing.
-            form: Format of the new model's encodings.
-
-        Raises:
-            IndexCorruptError: If a file is damaged.
-        """
+        """Read what an earlier process has finished."""
         self.form = form
         self.shards: list[Shard] = []
         self._folder = folder
@@ -131,8 +123,7 @@ class Encodings:
     ) -> Iterator[tuple[slice, ShardItems, NDArray[np.int64]]]:
         """Find the items of ascending places, at most so many at a time.
 
-        Yields:
-            Where among `places` the items are, what reads their shard, and their places in it.
+        Where among `places` the items are, what reads their shard, and their places in it.
         """
         cuts = np.searchsorted(places, self._starts).tolist()
         for number, shard in enumerate(self.shards):

@@ -234,11 +234,7 @@ class _Upgrade:
         )
 
     def _check_missing(self, waiting: Mapping[Target, Waiting] | None = None) -> None:
-        """Note the items that cannot be encoded; those that wait for it may yet be.
-
-        Raises:
-            MissingSourcesError: If there are any, and they may not be skipped.
-        """
+        """Note the items that cannot be encoded; those that wait for it may yet be."""
         for target, each in self._collections.items():
             self._skipped[target] = each.missing(None if waiting is None else waiting[target].rows)
         every = [each for of_target in self._skipped.values() for each in of_target]
@@ -247,11 +243,7 @@ class _Upgrade:
             raise MissingSourcesError(self._index.path, every, total)
 
     def _check_some_left(self) -> None:
-        """Refuse a collection without items.
-
-        Raises:
-            InputError: If all items of one were deleted, or cannot be encoded.
-        """
+        """Refuse a collection without items."""
         for target, each in self._collections.items():
             if each.live.count == len(self._skipped[target]):
                 raise InputError(
@@ -276,12 +268,7 @@ class _Upgrade:
 
     @contextmanager
     def _carry(self, generation: int) -> Generator[None]:
-        """Bring the new generation up to date, and lock the index against changes till it is live.
-
-        Raises:
-            MissingSourcesError: If what was added meanwhile cannot be encoded, and may not be
-                skipped.
-        """
+        """Bring the new generation up to date, and lock the index until it is live."""
         root, each_one = self._index.path, self._collections.items()
         for _, collection in each_one:
             collection.catch_up()

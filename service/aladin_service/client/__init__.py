@@ -7,6 +7,7 @@ RetryPolicy                       how patient a client is
 ClientError and its kinds         see `aladin_service.client_errors`
 """
 
+from aladin_index.facts import IndexFacts
 from aladin_index.search.request import SearchPart
 from aladin_index.search.request import SearchRequest as Search
 from aladin_index.search.results import SearchAnswer, SearchHit
@@ -32,7 +33,6 @@ from aladin_service.search.answers import (
     Item,
     ItemPage,
     ListedItem,
-    LiveIndexInfo,
     WordMapsAnswer,
 )
 
@@ -43,11 +43,11 @@ __all__ = [
     "ClientError",
     "ConflictError",
     "Deleted",
+    "IndexFacts",
     "IndexFields",
     "Item",
     "ItemPage",
     "ListedItem",
-    "LiveIndexInfo",
     "NewPhoto",
     "NewText",
     "NoAccessError",

@@ -6,6 +6,7 @@ client, and independent of whether the client has an event loop.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -13,14 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from aladin_service.client.connection import Again, RetryPolicy
 from aladin_service.client.pictures import PictureSource, open_picture, picture_name
 from aladin_service.client_errors import ServiceUnreachableError
 
 T = TypeVar("T")
-M = TypeVar("M", bound=BaseModel)
+
+# Making one takes longer than reading an answer.
+_adapter: Callable[[Any], TypeAdapter[Any]] = functools.cache(TypeAdapter)
 
 
 class Photo(NamedTuple):
@@ -122,9 +125,9 @@ def form_body(
     return opened
 
 
-def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
+def read_as(kind: type[T]) -> Callable[[httpx.Response], T]:
     """Return a function that parses an answer of this type; for its errors see `read_by`."""
-    return read_by(model.model_validate_json)
+    return read_by(_adapter(kind).validate_json)
 
 
 def read_by(validate_json: Callable[[bytes], T]) -> Callable[[httpx.Response], T]:

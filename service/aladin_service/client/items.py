@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
+from aladin_index.facts import IndexFacts
 from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.client.calls import Call, Calls, Photo, form_body, read_as
@@ -21,7 +22,6 @@ from aladin_service.search.answers import (
     IndexFields,
     Item,
     ItemPage,
-    LiveIndexInfo,
     WordMapsAnswer,
 )
 
@@ -206,9 +206,9 @@ def explain_png(
     return _compared("v1/explain.png", item_id, named, files, box, lambda answer: answer.content)
 
 
-def index() -> Call[LiveIndexInfo]:
+def index() -> Call[IndexFacts]:
     """Describe the live generation of the index."""
-    return Call(method="GET", path="v1/index", read=read_as(LiveIndexInfo))
+    return Call(method="GET", path="v1/index", read=read_as(IndexFacts))
 
 
 def index_fields() -> Call[IndexFields]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from aladin_network.types import DIRECTIONS
 from aladin_service.commands.options import (
     ALL_SPLITS,
     CheckpointArgument,
@@ -51,21 +52,35 @@ def correct(
     added to it. Probabilities of uncorrected scores are removed: run aladin calibrate afterwards.
     """
     from aladin_service.measure.correct import correct_system
-    from aladin_service.reports.correction_report import correction_data, correction_lines
-    from aladin_service.reports.tables import MetricsRow, metrics_table, print_table
+    from aladin_service.reports.evaluation_report import metrics_data
+    from aladin_service.reports.show import plain, rows
+    from aladin_service.reports.tables import (
+        MetricsRow,
+        facts_table,
+        metrics_table,
+        print_table,
+    )
     from aladin_training.data.records import strict_data
 
     store = opened_regions(regions, region_labels)
     with strict_data(strict), stderr_progress() as progress:
         report = correct_system(checkpoint, data, chosen_split(split), progress, store)
+    constants = plain(report.constants)
+    facts = {
+        "bank": {"data": constants["data"], "photos": report.photos, "texts": report.texts},
+        "selection": {"split": constants["selection"], "photos": report.chosen_on},
+        "constants": {direction: constants[direction] for direction in DIRECTIONS},
+        "fusion": constants["fusion"],
+    }
     if as_json:
-        typer.echo(json.dumps(correction_data(report), indent=2))
+        metrics = {name: metrics_data(each) for name, each in report.metrics.items()}
+        typer.echo(json.dumps(facts | {"metrics": metrics}, indent=2))
     else:
         title = f"{report.chosen_on} photos that the constants were chosen on"
-        rows = [MetricsRow(name, metrics) for name, metrics in report.metrics.items()]
-        print_table(metrics_table(title, rows))
-        for line in correction_lines(report, checkpoint):
-            typer.echo(line)
+        systems = [MetricsRow(name, metrics) for name, metrics in report.metrics.items()]
+        print_table(metrics_table(title, systems))
+        print_table(facts_table([*rows(facts)]))
+        typer.echo(f"stored in {checkpoint}")
     if report.dropped_calibration:
         typer.echo(
             "warning: the checkpoint's probabilities were those of uncorrected scores and are "

@@ -202,7 +202,7 @@ def calibrate(
     that nothing matches; on photos that the judging models were not fitted to.
     """
     from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
-    from aladin_service.reports.index_facts import calibration_data, calibration_facts
+    from aladin_service.reports.show import calibration_rows, plain
     from aladin_service.reports.tables import facts_table, print_table
     from aladin_training.data.records import strict_data
 
@@ -214,12 +214,10 @@ def calibrate(
         report = calibrate_system(checkpoint, data, options, index, progress, store)
     calibration = report.calibration
     if as_json:
-        content = {**(calibration_data(calibration) or {}), "generation": report.generation}
+        content = {**plain(calibration), "generation": report.generation}
         typer.echo(json.dumps(content, indent=2))
         return
-    print_table(
-        facts_table([*calibration_facts(calibration), ("figures", calibration.measured_on)])
-    )
+    print_table(facts_table(calibration_rows(calibration)))
     if report.generation is None:
         typer.echo(f"{checkpoint}: calibrated; indexes that are built from now on take it over")
     else:

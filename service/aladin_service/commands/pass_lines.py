@@ -21,11 +21,12 @@ def skipped_lines(items: Sequence[SkippedItem]) -> list[str]:
     from aladin_index.format.skipped import by_reason
 
     lines: list[str] = []
-    for reason, count, names in by_reason(items, len(items), _MANY):
-        if count < _MANY:
-            lines += [f"{name}: {reason}" for name in names]
+    for group in by_reason(items, len(items), _MANY):
+        if group.count < _MANY:
+            lines += [f"{name}: {group.reason}" for name in group.names]
         else:
-            lines.append(f"{count:,} x {reason} ({', '.join(names[:_NAMED])}, ...)")
+            named = ", ".join(group.names[:_NAMED])
+            lines.append(f"{group.count:,} x {group.reason} ({named}, ...)")
     return lines
 
 

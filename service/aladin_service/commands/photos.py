@@ -266,8 +266,7 @@ def _print_libraries() -> None:
     for library in libraries:
         try:
             info = describe(library.index)
-            pending = info.pending["images"]
-            photos = f"{info.collections['images'].count + pending.added - pending.removed:,}"
+            photos = f"{info.collections['images'].count:,}"
         except IndexNotReadyError:
             photos = "none yet"
         except (SearchIndexError, KeyError) as error:

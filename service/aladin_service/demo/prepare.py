@@ -35,27 +35,6 @@ def prepare_index(
     """Build the first generation of an index, unless there is one.
 
     May be killed at any moment and run again: what is done is not done twice.
-
-    Args:
-        out: Folder of the index.
-        demo: Folder for the demo, which is drawn if there are no photos and trained if there is no
-            model; if both come from the demo, hits have probabilities.
-        progress: Receives all progress.
-        photos: Data set, with captions or without; None or an empty folder selects the demo's test
-            scenes.
-        model: Checkpoint; None or an empty folder selects the demo's network.
-        scenes: Number of scenes of the demo.
-        device: Device of the network when it encodes the photos.
-
-    Returns:
-        Report of the build, or None if the index already has a live generation, which was left
-        unchanged.
-
-    Raises:
-        ConfigError: If the demo is needed, and PyTorch is not installed.
-        DataError: If the photos cannot be used.
-        CheckpointError: If the model cannot be loaded.
-        IndexWriteError: If the disk is full or cannot be written, or another build is running.
     """
     try:
         _LOG.info("%s: generation %d is live; nothing to do", out, live_generation(out))

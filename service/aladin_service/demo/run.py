@@ -64,17 +64,6 @@ def run_demo(
 
     Hits have probabilities, which are fitted to the validation scenes. What is complete in `out`
     is kept: a demo that was stopped goes on where it was.
-
-    Args:
-        out: Folder of the demo.
-        progress: Receives the progress of every stage.
-        scenes: Number of pictures; one in eight is for validation and one in eight for testing, but
-            at most 375 each.
-        overrides: Changes of the recipe, ``key=value``.
-
-    Raises:
-        ConfigError: If `out` holds a demo of another recipe.
-        IndexMismatchError: If the index in `out` does not belong to the network in it.
     """
     with torch_threads(1):  # its network is small
         return _run(out, progress, scenes, overrides)
@@ -91,17 +80,7 @@ def _run(out: Path, progress: Progress, scenes: int, overrides: Sequence[str]) -
 
 
 def draw_demo(out: Path, scenes: int, progress: Progress) -> Path:
-    """Draw the demo's data set, unless it exists.
-
-    Args:
-        out: Folder of the demo.
-        scenes: Number of pictures; one in eight is for validation and one in eight for testing, but
-            at most 375 each.
-        progress: Receives the progress of every scene.
-
-    Returns:
-        The data set, which is there only when it is complete.
-    """
+    """Draw the demo's data set, unless it exists."""
     data = out / "data" / "captions.jsonl"
     if data.exists():
         return data
@@ -113,20 +92,7 @@ def draw_demo(out: Path, scenes: int, progress: Progress) -> Path:
 
 
 def train_demo(out: Path, data: Path, progress: Progress, overrides: Sequence[str] = ()) -> Path:
-    """Train the demo's network, or continue its training; then export its graphs.
-
-    Args:
-        out: Folder of the demo.
-        data: Data set drawn by `draw_demo`.
-        progress: Receives the progress of every step.
-        overrides: Changes of the recipe, ``key=value``.
-
-    Returns:
-        The checkpoint.
-
-    Raises:
-        ConfigError: If `out` holds a network of another recipe.
-    """
+    """Train the demo's network, or continue its training; then export its graphs."""
     _LOG.info("training the teacher, then the student")
     recipe = load_recipe(
         recipes_folder() / "demo.toml", [f"data.source={data.absolute()}", *overrides]
@@ -140,14 +106,6 @@ def calibrate_demo(checkpoint: Path, data: Path, progress: Progress) -> None:
     """Fit probabilities to the validation scenes, unless this was done before.
 
     Too few scenes are no error: searches of them then have no probabilities.
-
-    Args:
-        checkpoint: Checkpoint trained by `train_demo`; the calibration is stored in it.
-        data: Data set drawn by `draw_demo`.
-        progress: Receives the progress of scenes, captions, queries and models.
-
-    Raises:
-        CheckpointError: If the checkpoint cannot be read or written.
     """
     if read_calibration(checkpoint, read_model_id(checkpoint)) is not None:
         return
@@ -220,19 +178,7 @@ def _median_ms(
 def make_demo(
     out: Path, scenes: int, progress: Progress, *, model: Path | None, split: str | None
 ) -> tuple[Path, Path]:
-    """Draw the demo's data set, and train its network unless there is a model.
-
-    Args:
-        out: Folder of the demo; completed steps are not repeated.
-        scenes: Number of scenes.
-        progress: Receives the progress of all steps.
-        model: Checkpoint that takes the place of the demo's, or None.
-        split: Split that will be indexed with it, or None for photos of others, about which
-            probabilities that were fitted to drawn scenes say nothing.
-
-    Returns:
-        The data set, and the checkpoint.
-    """
+    """Draw the demo's data set, and train its network unless there is a model."""
     with torch_threads(1):  # the demo's network is small
         drawn = draw_demo(out, scenes, progress)
         if model is not None:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from aladin_index.search.evidence import (
     PairScores,
     region_boxes,
+    rounded,
     score_pair,
     word_evidence,
     word_maps,
 )
 from aladin_index.search.found_box import FoundPart, find_in_items
 from aladin_index.search.query import Term
-from aladin_index.search.results import Box, RegionEvidence
+from aladin_index.search.results import Box, MappedQueryRegion, RegionEvidence
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import ImageError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
@@ -37,9 +36,7 @@ from aladin_service.evidence.layout import (
 from aladin_service.evidence.pairs import Pair
 from aladin_service.evidence.png import ExplainedPair, write_png
 from aladin_service.search.answers import (
-    MappedQueryRegion,
     MappedRegion,
-    MappedWord,
     WordMapsAnswer,
 )
 
@@ -94,7 +91,7 @@ def map_pair(searcher: TwoStageSearcher, pair: Pair, encoded: Term) -> WordMapsA
                     score=each.score,
                     share=each.share,
                     region=each.region,
-                    cosines=_rounded(cosines),
+                    cosines=rounded(cosines),
                 )
                 for each, cosines in zip(evidence, part.cosines, strict=True)
             ],
@@ -106,18 +103,7 @@ def map_pair(searcher: TwoStageSearcher, pair: Pair, encoded: Term) -> WordMapsA
         match=match,
         align=align,
         regions=_regions(compared.boxes, compared.cosines.shape[1]),
-        words=[
-            MappedWord(
-                text=compared.text[word.start : word.end],
-                start=word.start,
-                end=word.end,
-                score=word.score,
-                share=word.share,
-                region=word.region,
-                cosines=_rounded(word.cosines),
-            )
-            for word in word_maps(compared)
-        ],
+        words=word_maps(compared),
     )
 
 
@@ -125,10 +111,6 @@ def _regions(boxes: Sequence[Box], count: int) -> list[MappedRegion]:
     """Return the regions of a photo, of which the last ones may have no box."""
     known = [MappedRegion(box=box) for box in boxes[:count]]
     return known + [MappedRegion(box=None)] * (count - len(known))
-
-
-def _rounded(cosines: NDArray[np.floating[Any]]) -> list[float]:
-    return [round(cosine, 4) for cosine in cosines.tolist()]
 
 
 def _scores(searcher: TwoStageSearcher, pair: Pair, encoded: Term) -> PairScores:

@@ -40,9 +40,6 @@ class _Agent:
         """Pay for one more request of a tool; the agent's own has paid for the first.
 
         A call that costs more than the client's burst passes when the bucket is full.
-
-        Raises:
-            RateLimitedError: If the client may not request so many now.
         """
         if self._limit is not None and self._paid > 0:
             self._limit.take(1, paid=self._paid)
@@ -84,12 +81,6 @@ class AgentServer:
     """
 
     def __init__(self, app: LayeredApplication, max_body_bytes: int) -> None:
-        """Import and start nothing yet.
-
-        Args:
-            app: Application whose routes the tools request.
-            max_body_bytes: Maximum size of a request's body.
-        """
         self._app = app
         self._max_body_bytes = max_body_bytes
         self._starting = asyncio.Lock()
@@ -98,15 +89,7 @@ class AgentServer:
         self._running: asyncio.Task[None] | None = None
 
     async def answer(self, request: Request, body: bytes) -> list[Message]:
-        """Answer one request; cancelling the call cancels the tool.
-
-        Args:
-            request: The request, whose client pays for the requests of the tools.
-            body: Its whole body.
-
-        Returns:
-            The ASGI messages of the answer.
-        """
+        """Answer one request; cancelling the call cancels the tool."""
         async with self._starting:
             if self._manager is None:
                 manager = await asyncio.to_thread(self._make_manager)

@@ -86,21 +86,7 @@ def create_app(
     tracing: OtelTracing | None = None,
     policy: AccessPolicy | None = None,
 ) -> LayeredApplication:
-    """Build the service of one index.
-
-    Args:
-        workers: Workers of the index; they run from the application's start-up to its shutdown.
-        settings: Limits of the service.
-        metrics: Metrics of this application and its workers.
-        tracing: Receiver of the traces of its requests; closed at shutdown.
-        policy: Access rules, or None for those of the settings on 127.0.0.1.
-
-    Returns:
-        An ASGI application.
-
-    Raises:
-        ConfigError: If the access settings are invalid.
-    """
+    """Build the service of one index."""
     policy = policy or make_policy(settings)
 
     @asynccontextmanager

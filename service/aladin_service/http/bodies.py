@@ -66,16 +66,8 @@ async def read_json_object(
 ) -> JsonObject:
     """Read a request's body as a JSON object, regardless of its content type.
 
-    Args:
-        request: Request whose body is read completely.
-        service: Service state with the limits.
-        many: Whether the body may hold a list of queries or items; it is then limited by its number
-            of values alone, not by `max_json_bytes`.
-
-    Raises:
-        InputError: If the body is not a JSON object.
-        BodyTooLargeError: If the body is over the limit (raised by the middleware while it is
-            read), is too large apart from its pictures, or has too many values.
+    With `many` it may hold a list of queries or items, and is limited by its number of values
+    alone, not by `max_json_bytes`.
     """
     parts: list[bytes] = []
     more = True
@@ -101,16 +93,6 @@ async def run_sized(
     """Call a function directly for a small body, otherwise in a thread beside the event loop.
 
     Large bodies take turns, which bounds the memory that parsing takes in all.
-
-    Args:
-        service: Service state that limits the concurrent threads.
-        num_bytes: Length of the body that the function works on.
-        work: Function to run.
-        args: Positional arguments of the function.
-        kwargs: Keyword arguments of the function.
-
-    Returns:
-        What the function returns.
     """
     if num_bytes <= _LARGE_BYTES:
         return work(*args, **kwargs)
@@ -153,11 +135,7 @@ def _bytes_besides_pictures(body: bytes, most: int) -> int:
 
 
 def check_values(body: bytes, most: int) -> None:
-    """Check the number of names and values in JSON before it is parsed.
-
-    Raises:
-        JsonTooLargeError: If there are more than `most`.
-    """
+    """Check the number of names and values in JSON before it is parsed."""
     count = 0
     for start in range(0, len(body), _CHUNK_BYTES):
         count += sum(body.count(mark, start, start + _CHUNK_BYTES) for mark in _MARKS)
@@ -201,17 +179,7 @@ async def read_body(
 ) -> Body:
     """Read a request's body completely and within the limit.
 
-    Args:
-        request: Request of either content type.
-        service: Service state with the limits.
-        json_fields: Form fields whose value is JSON; "image" and "regions" are files.
-        many: Whether JSON may hold a list of queries or items, see `read_json_object`.
-
-    Raises:
-        ContentTypeError: If the content type is neither of the two.
-        InputError: If the body is malformed.
-        BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
-            read), or its JSON does, see `read_json_object`.
+    `json_fields` are the form fields whose value is JSON; "image" and "regions" are files.
     """
     content_type = request.headers.get("content-type", "")
     kind = content_type.partition(";")[0].strip().lower()
@@ -224,13 +192,7 @@ async def read_body(
 
 
 def request_docs(*json_schemas: dict[str, Any], form_title: str) -> dict[str, Any]:
-    """Describe a manually parsed body for the OpenAPI document.
-
-    Args:
-        json_schemas: Schemas of the JSON bodies; the form has the properties of the first, with
-            files in place of its image and regions.
-        form_title: Name of the form's schema.
-    """
+    """Describe a manually parsed body for the OpenAPI document."""
     json_schemas = tuple(map(_whole, json_schemas))
     schema = json_schemas[0] if len(json_schemas) == 1 else {"anyOf": list(json_schemas)}
     own = json_schemas[0]["properties"]
@@ -284,9 +246,6 @@ def _check_delimiters(body: bytes, content_type: str) -> None:
     """Reject a form by the number of its delimiters, and by the white space behind one.
 
     The parser works on both byte by byte, on the event loop.
-
-    Raises:
-        InputError: If there are too many.
     """
     _, options = parse_options_header(content_type)
     delimiter = b"\r\n--" + options.get(b"boundary", b"")

@@ -85,14 +85,7 @@ class Closable(Protocol):
 def trusted_proxies(variables: Mapping[str, str] = os.environ) -> Networks:
     """Read the addresses and networks of the proxies whose word on their clients is taken.
 
-    Args:
-        variables: Environment variables; FORWARDED_ALLOW_IPS is a list separated by commas.
-
-    Returns:
-        Networks; none if the variable is unset or empty.
-
-    Raises:
-        ConfigError: If an entry is neither an IP address nor a network.
+    FORWARDED_ALLOW_IPS is a list separated by commas; none is trusted if it is unset or empty.
     """
     networks: list[IPv4Network | IPv6Network] = []
     for entry in variables.get(_PROXIES_VARIABLE, "").split(","):
@@ -113,13 +106,6 @@ class ConnectionLimits:
     def __init__(
         self, settings: ServiceSettings, proxies: Networks, clock: Clock = time.monotonic
     ) -> None:
-        """Start without connections.
-
-        Args:
-            settings: Limits.
-            proxies: Peers that stand for many clients and are exempt from the limit for one.
-            clock: Time in seconds.
-        """
         self._max_in_all = settings.max_connections
         self._max_per_client = settings.max_connections_per_client
         self._proxies = proxies
@@ -133,12 +119,8 @@ class ConnectionLimits:
     def enter(self, connection: Closable, peer: str | None) -> Place:
         """Decide how a new connection is served.
 
-        Args:
-            connection: Hashable by identity.
-            peer: IP address, or None for a Unix socket, whose clients are not told apart.
-
-        Returns:
-            "served", or "probe" if a limit is reached and no more than a probe may be answered.
+        As a "probe" if a limit is reached and no more than a probe may be answered. A peer
+        is None for a Unix socket, whose clients are not told apart.
         """
         who = "" if peer is None else client_network(peer)
         if self._is_over(who, peer):
@@ -193,12 +175,7 @@ class ConnectionLimits:
 
 
 def bounded_protocol(settings: ServiceSettings, proxies: Networks) -> type[asyncio.Protocol]:
-    """Return the class of a server's connections; uvicorn creates the instances.
-
-    Args:
-        settings: Limits.
-        proxies: Peers that are exempt from the limit of connections per client.
-    """
+    """Return the class of a server's connections; uvicorn creates the instances."""
 
     class Protocol(BoundedProtocol):
         pass

@@ -47,18 +47,7 @@ class CohereErrorBody(BaseModel):
 def conventional_body(
     path: str, status: int, code: str, message: str, request_id: str
 ) -> dict[str, Any] | None:
-    """Return the body of an error in the shape that clients of a route expect.
-
-    Args:
-        path: Path of the request.
-        status: HTTP status of the error.
-        code: Code of the error.
-        message: Description of the error.
-        request_id: Id of the request.
-
-    Returns:
-        The body, or None if the route follows no convention.
-    """
+    """Return the body of an error in the shape that clients of a route expect."""
     if path in _COHERE:
         return CohereErrorBody(id=request_id, message=message).model_dump()
     if not _OPENAI.fullmatch(path):

@@ -108,9 +108,6 @@ def without_paths(reason: str) -> str:
 
     A path may have spaces and colons, so it is taken to reach up to the last slash of the text;
     of a reason that begins with the path of its file, the file's name is removed as well.
-
-    Args:
-        reason: Reason as a build recorded it, e.g. ``/data/a b.jpg: not an image``.
     """
     start = _PATH_START.search(reason)
     if start is None:
@@ -196,7 +193,6 @@ class ErrorResponse(JSONResponse):
     def __init__(
         self, failure: Failure, message: str, request_id: str, headers: dict[str, str]
     ) -> None:
-        """Write the body."""
         self.code = failure.code
         message = cut_message(message)
         record = CURRENT_REQUEST.get()
@@ -262,14 +258,7 @@ def message_of(error: Exception) -> str:
 def unknown_route_response(
     method: str, path: str, allowed: Sequence[str], request_id: str
 ) -> JSONResponse:
-    """Build the answer to a request for a route that does not exist.
-
-    Args:
-        method: HTTP method of the request.
-        path: Path of the request.
-        allowed: Methods supported by the path; empty if the path does not exist.
-        request_id: Id of the request.
-    """
+    """Build the answer to a request for a route that does not exist."""
     status = 405 if allowed else 404
     headers = {"Allow": ", ".join(allowed)} if allowed else {}
     failure = Failure(status, _FRAMEWORK_CODES[status])

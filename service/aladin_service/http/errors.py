@@ -43,12 +43,6 @@ class MissingScopeError(AccessError):
     """The request's key, or a request without a key, lacks the required scope."""
 
     def __init__(self, scope: Scope, key_name: str | None) -> None:
-        """Describe the missing scope.
-
-        Args:
-            scope: Required scope.
-            key_name: Name of the key, or None for a request without a key.
-        """
         lacks = "requests without a key do not have"
         if key_name is not None:
             lacks = f"the key {key_name!r} does not have"
@@ -113,7 +107,6 @@ class JsonTooLargeError(BodyTooLargeError):
     """A JSON body would cost too much to parse; found before it is parsed."""
 
     def __init__(self, limit: str) -> None:
-        """Name the limit that is exceeded."""
         InputError.__init__(self, f"the body exceeds the limit of {limit}")
 
 
@@ -159,10 +152,4 @@ class UnknownModelError(AladinError):
     """A request names a model that this service does not have."""
 
     def __init__(self, name: str, served: str) -> None:
-        """Name the models.
-
-        Args:
-            name: Requested model.
-            served: Name of the model of the live index.
-        """
         super().__init__(f"model: {name!r} is not served here; expected {served!r} or 'aladin'")

@@ -72,7 +72,6 @@ class LayeredApplication(FastAPI):
     inside: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request, or the start and the end of the service."""
         scope["app"] = self
         await self.layers(scope, receive, send)
 
@@ -229,22 +228,17 @@ def _fields(exchange: _Exchange, route: str, seconds: float) -> dict[str, Any]:
 
 
 class BodyLimit:
-    """Stops reading a request's body as soon as it exceeds a limit, declared or not."""
+    """Stops reading a request's body as soon as it exceeds a limit, declared or not.
+
+    The limit of all unanswered requests counts received bytes, not the declared length, which
+    costs a client nothing; a single body is read regardless of it. The time is that of the
+    whole body, from its first read: a minimum rate would not show how long a slow client can
+    stay connected.
+    """
 
     def __init__(
         self, app: ASGIApp, max_bytes: int, max_bytes_in_all: int, timeout_s: float
     ) -> None:
-        """Wrap an application.
-
-        Args:
-            app: Application whose requests may have bodies.
-            max_bytes: Largest size of a body.
-            max_bytes_in_all: Largest total size of the bodies of all unanswered requests. Received
-                bytes count, not the declared length, which costs a client nothing. A single body is
-                read regardless of this limit.
-            timeout_s: Time limit of the whole body, from the first read. A minimum rate would also
-                work, but would not show how long a slow client can stay connected.
-        """
         self._app = app
         self.max_bytes = max_bytes
         self.max_bytes_in_all = max_bytes_in_all
@@ -321,11 +315,7 @@ class _LimitedBody:
 def declared_length(scope: Scope) -> int | None:
     """Read the header Content-Length.
 
-    Args:
-        scope: Scope of an HTTP request.
-
-    Returns:
-        Bytes, at most `ENDLESS_BYTES`; None where it is not told, or is no number.
+    At most `ENDLESS_BYTES`; None if it is missing or no number.
     """
     text: bytes = dict(scope["headers"]).get(b"content-length", b"")
     if not text.isdigit():

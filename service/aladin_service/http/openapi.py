@@ -104,15 +104,7 @@ def _takes_text_in_url(parameter: dict[str, Any]) -> bool:
 
 
 def _share(node: Any, schemas: dict[str, Any]) -> Any:
-    """Move the object schemas within a part of the document to the components.
-
-    Args:
-        node: Part of the document; changed in place.
-        schemas: Components that are there, by name; those that are found are added.
-
-    Returns:
-        The part, or a reference in place of a schema.
-    """
+    """Move the object schemas within a part of the document to the components."""
     if isinstance(node, list):
         return [_share(each, schemas) for each in cast(list[Any], node)]
     if not isinstance(node, dict):

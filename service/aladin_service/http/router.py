@@ -29,7 +29,6 @@ class ServiceRoute(APIRoute):
     """A route whose address is checked before it is called."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        """Create a route as the framework does."""
         super().__init__(path, endpoint, **options)
         self.path_regex = path_pattern(path)
         found = get_flat_params(self.dependant)
@@ -52,9 +51,6 @@ class ServiceRoute(APIRoute):
 
         A parameter that has no effect would be a filter that does not filter, or a page after the
         first that is the first.
-
-        Raises:
-            InputError: If a parameter is unknown or repeated, or the address is not UTF-8.
         """
         if not self._checked:
             return
@@ -75,7 +71,6 @@ class ServiceRouter(APIRouter):
     """A router of such routes."""
 
     def __init__(self, **options: Any) -> None:
-        """Create a router as the framework does."""
         # The name of an operation is the method's name in a generated client.
         super().__init__(
             route_class=ServiceRoute,

@@ -75,12 +75,6 @@ class GracefulServer(uvicorn.Server):
     """
 
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
-        """Create the server without starting it.
-
-        Args:
-            config: Configuration of the server.
-            on_stop: Called when a stop signal arrives.
-        """
         super().__init__(config)
         self._on_stop = on_stop
         self._early_signal: int | None = None
@@ -91,11 +85,7 @@ class GracefulServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     def serve_until_stopped(self, listener: socket.socket) -> None:
-        """Serve until a stop signal; return after the shutdown.
-
-        Args:
-            listener: Listening socket.
-        """
+        """Serve until a stop signal; return after the shutdown."""
         # uvicorn raises the signals again after its shutdown, which would kill the process.
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         for number in before:
@@ -118,13 +108,7 @@ class GracefulServer(uvicorn.Server):
 
 
 def server_config(app: ASGIApp, settings: ServiceSettings, proxies: Networks) -> uvicorn.Config:
-    """Return the configuration of uvicorn.
-
-    Args:
-        app: Application to serve.
-        settings: Limits of connections and of the time to shut down.
-        proxies: Peers whose `X-Forwarded-For` is trusted.
-    """
+    """Return the configuration of uvicorn."""
     return uvicorn.Config(
         app,
         log_config=None,
@@ -149,12 +133,9 @@ def serve_index(
 ) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
-    Args:
-        plan: Index, settings, device and first stage.
-        host: Address to listen on.
-        port: Port; 0 for any free one; None for the first free one from 8000. It is logged.
-        wait: Whether to start without a live generation, and to answer as soon as there is one.
-        on_listening: Called with the address of the page as soon as connections are accepted.
+    Without a port it is the first free one from 8000; `on_listening` gets the address of the
+    page as soon as connections are accepted. With `wait`, a service starts without a live
+    generation.
     """
     settings = plan.settings
     metrics = Metrics()
@@ -184,16 +165,6 @@ def open_tracing(*, wanted: bool) -> OtelTracing | None:
     """Enable tracing if the setting or OpenTelemetry's variables request it.
 
     Nothing of the packages, an extra (``aladin-search[otel]``), is imported otherwise.
-
-    Args:
-        wanted: Trace even if no variable gives a destination; the spans are then sent to a
-            collector on this machine.
-
-    Returns:
-        None where traces are switched off.
-
-    Raises:
-        ConfigError: If tracing is enabled, but the packages are not installed.
     """
     if os.environ.get(_TRACES_DISABLED, "").strip().lower() == "true":
         return None
@@ -234,17 +205,7 @@ def _log_address(listener: socket.socket) -> str:
 
 
 def check_address(host: str, port: int | None, keys: Path | None = None) -> None:
-    """Check that a service may listen on an address, before long work.
-
-    Args:
-        host: Address to listen on.
-        port: Port; 0 for any free one; or None as of `serve_index`.
-        keys: File of API keys.
-
-    Raises:
-        ConfigError: If the port is in use, the address is not one of this machine, a setting is
-            invalid, or the address is public.
-    """
+    """Check that a service may listen on an address, before long work."""
     make_policy(settings_with(keys_file=keys), host)
     _listen(host, port).close()
 

@@ -38,7 +38,6 @@ class Places:
     """Places that are taken one or several at a time, in the order of arrival."""
 
     def __init__(self, count: int) -> None:
-        """Start with all places free."""
         self._count = self._free = count
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -74,12 +73,6 @@ class BatchRoom:
     """
 
     def __init__(self, places: int) -> None:
-        """Start with all places free.
-
-        Args:
-            places: Number of places: as many as are encoded together, so that an idle worker finds
-                a whole batch, while a single query still finds short queues.
-        """
         self.places = Places(places)
         # Documents fill less: as many queries as there are places are always admitted, so half of
         # them stay free for the queries of others.
@@ -88,11 +81,7 @@ class BatchRoom:
 
     @contextmanager
     def request(self) -> Generator[None]:
-        """Reserve the places of one request.
-
-        Raises:
-            OverloadedError: If too many requests are in progress.
-        """
+        """Reserve the places of one request."""
         if self._requests >= _MAX_REQUESTS:
             raise OverloadedError(_RETRY_AFTER_S)
         self._requests += 1
@@ -103,16 +92,7 @@ class BatchRoom:
 
 
 async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
-    """Wait for a result for as long as the client stays connected.
-
-    Args:
-        request: Request whose body has been read.
-        work: Task that is cancelled when the client disconnects.
-
-    Raises:
-        ClientDisconnect: If the client disconnected.
-        Exception: If the work raises it.
-    """
+    """Wait for a result for as long as the client stays connected."""
     waiter = asyncio.current_task()
     assert waiter is not None  # a coroutine that runs is some task's
     listener: asyncio.Task[None] | None = None
@@ -179,7 +159,6 @@ class ServiceState:
     batch_room: BatchRoom = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the objects whose size the settings determine."""
         self.batch_room = BatchRoom(self.settings.max_batch)
 
 
@@ -194,11 +173,7 @@ Service = Annotated[ServiceState, Depends(service_state)]
 
 
 async def writable_service(service: Service) -> ServiceState:
-    """Return the application's state for a route that changes the index.
-
-    Raises:
-        ReadOnlyError: If the service accepts no changes.
-    """
+    """Return the application's state for a route that changes the index."""
     if service.settings.read_only:
         raise ReadOnlyError
     return service

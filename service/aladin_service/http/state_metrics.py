@@ -18,9 +18,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from aladin_index.ann import faiss
+from aladin_index.generations.info import LocalFacts
 from aladin_network.errors import AladinError, IndexNotReadyError
 from aladin_service.work.health import WorkersHealth
-from aladin_service.work.jobs import DescribeIndex, IndexState
+from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.workers import Workers
 
 _PROC = Path("/proc")
@@ -44,14 +45,7 @@ class ProcessMemory(NamedTuple):
 
 
 def process_memory(pid: int) -> ProcessMemory | None:
-    """Measure a process.
-
-    Args:
-        pid: ID of the process.
-
-    Returns:
-        None where it cannot be told: the process has ended, or this system has no ``/proc``.
-    """
+    """Measure a process."""
     try:
         fields = (_PROC / str(pid) / "statm").read_text(encoding="ascii").split()
     except OSError:
@@ -74,24 +68,17 @@ class StateNow(NamedTuple):
     ready: bool
     workers: WorkersHealth
     max_waiting: int
-    live: IndexState | None
+    live: LocalFacts | None
 
 
 class StateMetrics:
     """Renders the application's state; caches the index state for when no worker is free."""
 
     def __init__(self) -> None:
-        """Start without any known index state."""
-        self._index: IndexState | None = None
+        self._index: LocalFacts | None = None
 
     async def render(self, workers: Workers, *, max_waiting: int, draining: bool) -> bytes:
-        """Collect the state of the service and render it in Prometheus' text format.
-
-        Args:
-            workers: Workers of the service.
-            max_waiting: Number of queries that may wait for a worker.
-            draining: Whether the service is shutting down.
-        """
+        """Collect the state of the service and render it in Prometheus' text format."""
         try:
             async with asyncio.timeout(_DESCRIBE_S):
                 self._index = await workers.call(DescribeIndex())
@@ -186,7 +173,7 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
     yield memory
 
 
-def _index_families(index: IndexState | None) -> Iterator[Metric]:
+def _index_families(index: LocalFacts | None) -> Iterator[Metric]:
     items = GaugeMetricFamily(
         "aladin_index_items", "Items that a search may return.", labels=("collection",)
     )
@@ -196,13 +183,9 @@ def _index_families(index: IndexState | None) -> Iterator[Metric]:
         labels=("part",),
     )
     if index is not None:
-        for collection, count in index.counts.items():
-            items.add_metric((collection,), count)
-        parts = {"model": sum(entry.bytes for entry in index.manifest.model.files.values())}
-        for name, entry in index.manifest.files.items():
-            part = name.partition("/")[0]
-            parts[part] = parts.get(part, 0) + entry.bytes
-        for part, total in parts.items():
+        for target, collection in index.collections.items():
+            items.add_metric((target,), collection.count)
+        for part, total in index.size_bytes.items():
             size.add_metric((part,), total)
     yield items
     yield size

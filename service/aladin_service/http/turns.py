@@ -34,11 +34,6 @@ class Turns:
     """
 
     def __init__(self, room: BatchRoom) -> None:
-        """Enter nothing yet.
-
-        Args:
-            room: Places that all large requests share.
-        """
         self.taken = 0
         self._room = room
         self._gives_up_s = time.monotonic() + _PATIENCE_S  # put off by every answer
@@ -46,14 +41,8 @@ class Turns:
     async def enter(self, ask: Callable[[], Awaitable[T]], cost: int = 1) -> T:
         """Wait for the answer to one part; while the queues are full, try again and again.
 
-        Args:
-            ask: Enters the part into a queue and returns its answer.
-            cost: Places that the part takes, by how much work it is.
-
-        Raises:
-            OverloadedError: If the queues are full and nothing of the request was taken, or for too
-                long.
-            AladinError: If the part fails.
+        `cost` is the number of places that it takes, by how much work it is. Overload is
+        raised only if nothing of the request was taken, or for too long.
         """
         async with self._room.places.take(cost):
             while True:

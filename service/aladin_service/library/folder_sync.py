@@ -6,7 +6,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -66,11 +66,7 @@ class FolderSettings:
     most_encoded: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the folders.
-
-        Raises:
-            InputError: If there is no folder, or one is inside another.
-        """
+        """Check the folders."""
         if not self.folders:
             raise InputError("expected at least one folder of photos, got none")
         places = [Path(os.path.realpath(folder)) for folder in self.folders]
@@ -100,16 +96,7 @@ class FolderSync:
         detector: Detector | None = None,
         is_settled: Callable[[Path, int, int], bool] = lambda path, size, mtime_ns: True,  # noqa: ARG005
     ) -> None:
-        """Store the arguments; nothing is opened yet.
-
-        Args:
-            index: Index folder, with a collection of images.
-            settings: The folders.
-            checkpoint: The index's own network, if it is loaded already, on its device.
-            detector: Detector, for a network that reads regions.
-            is_settled: Whether a file is complete, from its path, size and time in nanoseconds;
-                called for every photo of a pass.
-        """
+        """Store the arguments; nothing is opened yet."""
         self.warnings: list[str] = []
         self._index = index
         self._settings = settings
@@ -130,32 +117,15 @@ class FolderSync:
         dry_run: bool = False,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> SyncReport:
-        """Make one pass.
-
-        Args:
-            progress: Progress, in files compared by content and photos encoded.
-            dry_run: Change nothing; the report is what would be done, `encoded` apart.
-            is_stopped: Whether to end the pass early, asked between the batches.
-
-        Raises:
-            MissingPhotosError: If a folder is missing or empty while the index has photos of it;
-                nothing is changed.
-            InputError: If a folder is of another kind, or too many distinct metadata fields would
-                have an index for filters.
-            SearchIndexError: If there is no index, it has no images, or it cannot be written.
-        """
+        """Make one pass."""
         progress = progress or NullProgress()
         if self._checkpoint is None:
             self._checkpoint = load_for_inference(live_model_folder(self._index))
         check_regions(self._checkpoint.model, self._detector)
         report = SyncReport()
-        for last in (*[False] * (_MOST_ATTEMPTS - 1), True):
-            try:
+        for attempt in range(_MOST_ATTEMPTS):
+            with suppress(OtherGenerationError) if attempt < _MOST_ATTEMPTS - 1 else nullcontext():
                 self._pass(self._checkpoint, report, progress, is_stopped, dry_run=dry_run)
-            except OtherGenerationError:
-                if last:
-                    raise
-            else:
                 if not report.conflicts or is_stopped():
                     break
         for change, skipped in report.unusable:
@@ -235,13 +205,14 @@ class FolderSync:
         folder = folder.absolute()
         found = _found_at(folder)
         if found == "nothing" and settings.allow_missing:
-            return FolderListing(folder=folder, photos=())
+            return FolderListing(folder=folder)
         if found != "a folder":
             raise MissingPhotosError(
                 f"{folder}: expected a folder of photos, found {found}; nothing was changed"
             )
         rules, places = FolderRules(settings.exclude), PhotoPlaces(folder, settings.photos_root)
-        reading = _FolderReading(folder, places, self._unusable, self._is_settled)
+        listing = FolderListing(folder=folder)
+        reading = _FolderReading(listing, places, self._unusable, self._is_settled)
         try:
             for _, record in read_folder(Source(folder, folder, reading.skip, rules=rules)):
                 reading.take(record)
@@ -253,9 +224,7 @@ class FolderSync:
             self.warnings.append(f"not looked at: {rules.summary}")
         if places.warning is not None:
             self.warnings.append(f"warning: {places.warning}")
-        return FolderListing(
-            folder=folder, photos=reading.photos, skipped=reading.skipped, unread=reading.unread
-        )
+        return listing
 
     def _compact(self, progress: Progress) -> None:
         """Write a new generation if there are many changes."""
@@ -271,30 +240,27 @@ class FolderSync:
             return
 
 
-@dataclass
+@dataclass(frozen=True)
 class _FolderReading:
-    """One reading of a folder; see `FolderListing` for what it collects."""
+    """One reading of a folder, which fills a listing."""
 
-    folder: Path
+    listing: FolderListing
     places: PhotoPlaces
     unusable: Mapping[Path, tuple[int, int, str]]
     is_settled: Callable[[Path, int, int], bool]
-    photos: list[ListedPhoto] = field(default_factory=list[ListedPhoto])
-    skipped: list[SkippedItem] = field(default_factory=list[SkippedItem])
-    unread: list[str] = field(default_factory=list[str])
 
     def skip(self, photo: SkippedPhoto) -> None:
         """Note a photo that the reader of the folder skips."""
-        self.skipped.append(SkippedItem(photo.name, photo.reason))
+        self.listing.skipped.append(SkippedItem(photo.name, photo.reason))
         if photo.reason.startswith(UNREADABLE_FOLDER):
-            self.unread.append(photo.name)
+            self.listing.unread.append(photo.name)
 
     def take(self, record: Record) -> None:
         """Note a photo of the folder, unless it cannot be used."""
         path = record.photo.path
         if record.photo.length is not None:
             raise InputError(
-                f"{self.folder}: expected a folder of photos, found the tar {path.name}; "
+                f"{self.listing.folder}: expected a folder of photos, found the tar {path.name}; "
                 "`aladin index add` reads tars"
             )
         reason = self.places.fault(path, record.uri)
@@ -304,10 +270,10 @@ class _FolderReading:
             if (size, mtime_ns) != state:
                 item = photo_item(record, None, self.skip, of_folder=True)
                 settled = self.is_settled(path, *state)
-                self.photos.append(ListedPhoto(item, self.folder, *state, settled))
+                self.listing.photos.append(ListedPhoto(item, self.listing.folder, *state, settled))
                 return
         if reason is not None:
-            self.skipped.append(SkippedItem(record.id, reason))
+            self.listing.skipped.append(SkippedItem(record.id, reason))
 
     def _state(self, record: Record) -> tuple[int, int] | None:
         """Return the size and the time of a photo's file; None if it cannot be looked at."""
@@ -317,19 +283,14 @@ class _FolderReading:
         except FileNotFoundError:
             return None  # removed since its folder was listed
         except OSError as error:
-            self.skipped.append(SkippedItem(record.id, error.strerror or "cannot be read"))
-            self.unread.append(str(PurePosixPath(path.relative_to(self.folder))))
+            self.listing.skipped.append(SkippedItem(record.id, error.strerror or "cannot be read"))
+            self.listing.unread.append(str(PurePosixPath(path.relative_to(self.listing.folder))))
             return None
         return state.st_size, state.st_mtime_ns
 
 
 def _found_at(path: Path) -> Literal["a folder", "a file", "nothing"]:
-    """Return what is at a path.
-
-    Raises:
-        MissingPhotosError: If that cannot be told, such as on a disconnected network mount,
-            whose photos still exist.
-    """
+    """Return what is at a path."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -28,6 +28,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.types import Progress
 from aladin_service.item_sources import image_items, photo_places
 from aladin_service.library.folder_sync import FolderSettings, FolderSync
+from aladin_service.library.libraries import FollowedFolders
 from aladin_service.library.watching import FolderWatch
 from aladin_training.data.folder_rules import FolderRules
 
@@ -42,23 +43,17 @@ ShowProgress = Callable[[], AbstractContextManager[Progress]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeepPlan:
+class KeepPlan(FollowedFolders):
     """What is kept in step; can be sent to another process.
 
     Attributes:
-        index: Folder of the index; may not exist yet.
         checkpoint: Model of a new index, or None if there is an index.
-        folders: Folders of photos, absolute paths, none inside another.
-        exclude: Patterns of files and folders that are skipped.
         limits: Limits of a photo.
         exif: Whether the EXIF data of photos become metadata.
         watch: Whether to go on when the first pass is done.
     """
 
-    index: Path
     checkpoint: Path | None
-    folders: tuple[Path, ...]
-    exclude: tuple[str, ...] = ()
     limits: ImageLimits = DEFAULT_LIMITS
     exif: bool = True
     watch: bool = True
@@ -70,18 +65,6 @@ def keep(
     """Build the index if there is none, and bring it into the state of the folders.
 
     A kill at any moment loses nothing that was added: the next call goes on from there.
-
-    Args:
-        plan: What to keep in step.
-        show_progress: Opens the display of the progress of one piece of work.
-        on_pass: Called after each pass over the folders.
-        stop: Ends the watching when it is set.
-
-    Raises:
-        InputError: If there is no index, and no photo that can be used; without watching, if a
-            folder is missing or empty although the index has photos of it.
-        CheckpointError: If the model cannot be read.
-        SearchIndexError: If the index is damaged or cannot be written.
     """
     readers = os.cpu_count() or 1
     try:
@@ -115,11 +98,7 @@ def keep(
 
 
 def _first_generation(plan: KeepPlan, progress: Progress, readers: int) -> int:
-    """Build an index of the first photos that can be used, and return its generation.
-
-    Raises:
-        InputError: If no folder has a photo that can be used.
-    """
+    """Build an index of the first photos that can be used, and return its generation."""
     assert plan.checkpoint is not None  # there is no index that has one
     settings = BuildSettings(readers=readers, limits=plan.limits, exif=plan.exif)
     reasons: list[str] = []

@@ -20,7 +20,7 @@ import shutil
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
@@ -56,19 +56,6 @@ class LibraryInUseError(ConfigError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Description:
-    """The content of a library's ``library.json``."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    schema_version: int
-    folders: list[str]
-    model: str
-    index: str | None
-    exclude: list[str] = field(default_factory=list[str])
-
-
-@dataclass(frozen=True, kw_only=True)
 class LibraryPlace:
     """The folder of a library, which can be claimed and removed whatever its description says.
 
@@ -88,10 +75,6 @@ class LibraryPlace:
         """Keep other processes from serving the library; the kernel ends this with the process.
 
         The folder of the library is created if it does not exist.
-
-        Raises:
-            LibraryInUseError: If another process serves it.
-            ConfigError: If the folder cannot be written.
         """
         try:
             _make_private(self.place)
@@ -115,9 +98,6 @@ class LibraryPlace:
         """Return the file of the service's keys, and the key of the page; made if they are missing.
 
         The key stays the same, so that a page that is open works on after a restart.
-
-        Raises:
-            ConfigError: If they cannot be written.
         """
         file, secret_file = self.place / _KEYS, self.place / _SECRET
         try:
@@ -160,11 +140,7 @@ class LibraryPlace:
         return True
 
     def remove(self) -> None:
-        """Remove the folder, with the index unless that is elsewhere; photos are not touched.
-
-        Raises:
-            LibraryInUseError: If a process serves it.
-        """
+        """Remove the folder, with the index unless that is elsewhere; photos are not touched."""
         with self.claimed():
             # Moved first: what a kill leaves is no library any more.
             doomed = self.place.with_name(f".{self.name}.{os.getpid()}.removed")
@@ -173,20 +149,31 @@ class LibraryPlace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Library(LibraryPlace):
+class FollowedFolders:
+    """Folders of photos that an index follows.
+
+    Attributes:
+        index: Folder of the index.
+        folders: Folders of photos, absolute paths, none inside another.
+        exclude: Patterns of files and folders that are skipped, see `FolderRules`.
+    """
+
+    index: Path
+    folders: tuple[Path, ...]
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library(LibraryPlace, FollowedFolders):
     """The index of some folders of photos by one model.
 
     Attributes:
-        folders: Folders of photos, absolute paths.
         model: Model as the user named it; an absolute path if it is a folder.
-        index: Folder of the index.
-        exclude: Patterns of files and folders that the library leaves out, see `FolderRules`.
     """
 
-    folders: tuple[Path, ...]
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
     model: str
-    index: Path
-    exclude: tuple[str, ...] = ()
 
     @property
     def is_elsewhere(self) -> bool:
@@ -194,22 +181,17 @@ class Library(LibraryPlace):
         return self.index != self.place / _INDEX
 
     def save(self) -> None:
-        """Write the description; an existing one is replaced.
-
-        Raises:
-            ConfigError: If the folder cannot be written.
-        """
-        index = str(self.index) if self.is_elsewhere else None
-        description = _Description(
-            schema_version=SCHEMA_VERSION,
-            folders=[str(folder) for folder in self.folders],
-            model=self.model,
-            index=index,
-            exclude=list(self.exclude),
-        )
+        """Write the description; an existing one is replaced."""
+        description = {
+            "schema_version": SCHEMA_VERSION,
+            "folders": [str(folder) for folder in self.folders],
+            "model": self.model,
+            "index": str(self.index) if self.is_elsewhere else None,
+            "exclude": list(self.exclude),
+        }
         try:
             _make_private(self.place)
-            write_json(self.place / _DESCRIPTION, asdict(description))
+            write_json(self.place / _DESCRIPTION, description)
         except OSError as error:
             raise _not_writable(self.place, error) from error
 
@@ -243,17 +225,7 @@ def _not_writable(place: Path, error: OSError) -> ConfigError:
 def library_of(
     folders: Sequence[Path], model: str, libraries: Path, index: Path | None = None
 ) -> Library:
-    """Return the library of some folders and a model; it may not exist yet.
-
-    Args:
-        folders: Folders of photos, in any order.
-        model: Model as the user named it.
-        libraries: Folder of all libraries.
-        index: Folder of the index, or None for one in the folder of the library.
-
-    Raises:
-        InputError: If there is no folder, one of them does not exist, or one is in another.
-    """
+    """Return the library of some folders and a model; it may not exist yet."""
     places = checked_folders(folders)
     if Path(model).expanduser().is_dir():
         model = str(Path(model).expanduser().resolve())
@@ -294,12 +266,7 @@ def check_output(out: Path, libraries: Path, *, replace: bool) -> None:
 
 
 def all_libraries(libraries: Path) -> tuple[list[Library], dict[LibraryPlace, ConfigError]]:
-    """Return the libraries of a user by name, and why the others cannot be used.
-
-    Args:
-        libraries: Folder of all libraries; may not exist. Folders inside that hold none are
-            skipped.
-    """
+    """Return the libraries of a user by name, and why the others cannot be used."""
     found: list[Library] = []
     faults: dict[LibraryPlace, ConfigError] = {}
     for file in sorted(libraries.glob(f"[!.]*/{_DESCRIPTION}")):
@@ -311,23 +278,13 @@ def all_libraries(libraries: Path) -> tuple[list[Library], dict[LibraryPlace, Co
 
 
 def _read_library(file: Path) -> Library:
-    """Read a library's description.
-
-    Raises:
-        ConfigError: If it cannot be read.
-    """
+    """Read a library's description."""
     try:
         data: Any = json.loads(file.read_text(encoding="utf-8"))
-        version = data["schema_version"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        version = data.pop("schema_version")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError(f"{file}: not the description of a library ({error})") from error
     if version != SCHEMA_VERSION:
         raise ConfigError(f"{file}: schema version {version}, expected {SCHEMA_VERSION}")
-    description = parse_config(_Description, data, str(file))
-    return Library(
-        place=file.parent,
-        folders=tuple(Path(folder) for folder in description.folders),
-        model=description.model,
-        index=file.parent / _INDEX if description.index is None else Path(description.index),
-        exclude=tuple(description.exclude),
-    )
+    place = {"place": str(file.parent), "index": data.get("index") or str(file.parent / _INDEX)}
+    return parse_config(Library, data | place, str(file))

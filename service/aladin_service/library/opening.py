@@ -48,23 +48,6 @@ def open_library(
 
     An existing index is served at once; a new one as soon as it has its first photos. Requests need
     the key of the library, which the address of the page contains, or one of the settings' keys.
-
-    Args:
-        library: The library; its folder is created if it does not exist, and removed again if the
-            library cannot be opened.
-        plan: What is kept in step, for the same index.
-        host: Address to listen on.
-        port: Port; 0 for any free one; or None for 8000 or the next free one.
-        show_progress: Opens the display of the progress; sent to the second process.
-        on_pass: Called after each pass over the folders; sent to the second process.
-        on_address: Called with the address of the page as soon as connections are accepted.
-
-    Raises:
-        LibraryInUseError: If another process serves the library.
-        InputError: If there is no index yet, and no photo that can be used.
-        ConfigError: If the address cannot be listened on, or the library cannot be written.
-        SearchIndexError: If the index is damaged.
-        CheckpointError: If its model cannot be loaded.
     """
     with (
         removed_if_refused(library.place, library.index) as opened,
@@ -107,12 +90,7 @@ class _Keeper:
         start: Callable[[], tuple[BaseProcess, Connection]],
         on_give_up: Callable[[str], None],
     ) -> None:
-        """Start it.
-
-        Args:
-            start: Starts the process; returns it and the end of the pipe of its errors.
-            on_give_up: Called with the last error when it is not started again.
-        """
+        """Start it."""
         self._start = start
         self._on_give_up = on_give_up
         self._process, self._failures = start()
@@ -120,11 +98,7 @@ class _Keeper:
         self._exchange = threading.Lock()
 
     def wait_for_index(self, index: Path) -> None:
-        """Wait for the first generation.
-
-        Raises:
-            AladinError: If the process has failed before.
-        """
+        """Wait for the first generation."""
         while not (index / CURRENT).exists():
             if not self._process.is_alive():
                 raise self._failure()

@@ -81,11 +81,7 @@ def libraries_folder() -> Path:
 
 
 def checked_folders(folders: Sequence[Path]) -> tuple[Path, ...]:
-    """Return folders of photos as sorted absolute paths, links resolved.
-
-    Raises:
-        InputError: If there is none, one is no folder, or one is in another.
-    """
+    """Return folders of photos as sorted absolute paths, links resolved."""
     if not folders:
         raise InputError("expected at least one FOLDER of photos, got none")
     for folder in folders:

@@ -89,12 +89,7 @@ class SettledFiles:
     """
 
     def __init__(self, settle_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start without having seen any file.
-
-        Args:
-            settle_s: Time between the two looks, in seconds.
-            clock: Clock of the looks, in seconds.
-        """
+        """Start without having seen any file."""
         self._settle_s = settle_s
         self._clock = clock
         self._seen: dict[Path, tuple[int, int, float]] = {}
@@ -131,17 +126,7 @@ class FolderWatch:
             lambda: nullcontext(NullProgress())
         ),
     ) -> None:
-        """Store the arguments; nothing is opened yet.
-
-        Args:
-            index: Index folder, with a collection of images.
-            folders: The folders, and how they are read.
-            settings: How they are watched.
-            checkpoint: The index's own network, if it is loaded already, on its device.
-            detector: Detector, for a network that reads regions.
-            on_pass: Called after each pass that did not fail, by the thread that watches.
-            show_progress: Opens the display of the progress of a pass.
-        """
+        """Store the arguments; nothing is opened yet."""
         self.error: str | None = None
         self._index = Path(os.path.realpath(index))
         self._folders = [folder.absolute() for folder in folders.folders]
@@ -176,19 +161,19 @@ class FolderWatch:
             polls, every_s = self._polling(present)
             # What changed before the watch began is found by a pass that follows its beginning.
             self._next_s = time.monotonic()
-            events = watch(
-                *present,
-                watch_filter=self._matters,
-                debounce=round(1000 * self._settings.burst_s),
-                step=round(1000 * _QUIET_S),
-                stop_event=stop,
-                rust_timeout=round(1000 * _TICK_S),
-                yield_on_timeout=True,
-                force_polling=polls,
-                poll_delay_ms=round(1000 * every_s),
-                ignore_permission_denied=True,
-            )
             try:
+                events = watch(
+                    *present,
+                    watch_filter=self._matters,
+                    debounce=round(1000 * self._settings.burst_s),
+                    step=round(1000 * _QUIET_S),
+                    stop_event=stop,
+                    rust_timeout=round(1000 * _TICK_S),
+                    yield_on_timeout=True,
+                    force_polling=polls,
+                    poll_delay_ms=round(1000 * every_s),
+                    ignore_permission_denied=True,
+                )
                 self._follow(events, places, stop)
             except (OSError, RuntimeError) as error:
                 if not polls:
@@ -291,12 +276,7 @@ def _is_watch_limit(error: Exception) -> bool:
 
 
 def is_remote(folder: Path, mounts: Iterable[str] | None = None) -> bool:
-    """Whether a folder is on a file system of a network, or shared with a host.
-
-    Args:
-        folder: An existing folder.
-        mounts: Lines as of ``/proc/self/mounts``, or None for those of this machine.
-    """
+    """Whether a folder is on a file system of a network, or shared with a host."""
     if mounts is None:
         try:
             # Names may have any bytes, even the line separators of Unicode.

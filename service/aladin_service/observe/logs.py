@@ -80,7 +80,6 @@ class TextFormatter(logging.Formatter):
     """Formats time of day, level and message; within a request, also its ID."""
 
     def __init__(self) -> None:
-        """Create a formatter with local time."""
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, logging's own name
@@ -163,7 +162,6 @@ class StderrHandler(logging.Handler):
     """Writes to the current stderr, which a progress bar may replace."""
 
     def __init__(self, setup: LogSetup) -> None:
-        """Create a handler configured by `setup`."""
         super().__init__()
         self.setup = setup
         self.setFormatter(setup.formatter())
@@ -182,9 +180,6 @@ def log_to_stderr(setup: LogSetup) -> None:
 
     May be called again: the last call counts. A worker process calls it first of all, with what
     `log_setup` returned in the process that started it.
-
-    Args:
-        setup: Log configuration.
     """
     root = logging.getLogger()
     root.handlers = [each for each in root.handlers if not isinstance(each, StderrHandler)]

@@ -40,7 +40,6 @@ class Metrics:
     """Counters, gauges and histograms of one application."""
 
     def __init__(self) -> None:
-        """Start all counts at zero."""
         # The creation time of each series is not needed, and would make up a third of a scrape.
         disable_created_metrics()
         self.registry = CollectorRegistry()
@@ -144,31 +143,18 @@ class Metrics:
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered.
 
-        Args:
-            method: Method of the request.
-            route: Template of the route, never a path: each value is a series of its own.
-            status: Status of the response.
-            seconds: Duration of the request in seconds.
+        By the template of its route, never a path: each value is a series of its own.
         """
         known = method if method in METHODS else "other"
         self._requests.labels(known, route, str(status)).inc()
         self._request_s.labels(known, route).observe(seconds)
 
     def rejected(self, reason: str) -> None:
-        """Count a request that was refused because of overload.
-
-        Args:
-            reason: The code of the error.
-        """
+        """Count a request that was refused because of overload."""
         self._rejected.labels(reason).inc()
 
     def answered(self, queue: QueueName, answered: Answered) -> None:
-        """Count a search.
-
-        Args:
-            queue: Queue in which the search waited.
-            answered: Outcome of the search.
-        """
+        """Count a search."""
         took_ms = answered.took_ms
         self._stage_s["queue"].observe(answered.queue_ms / 1000)
         self._stage_s["decode"].observe(took_ms.decode / 1000)
@@ -188,12 +174,7 @@ class Metrics:
         self._batch[queue].observe(size)
 
     def watch_queue(self, queue: QueueName, depth: Callable[[], int]) -> None:
-        """Read the number of waiting queries of a queue at each scrape.
-
-        Args:
-            queue: Name of the queue.
-            depth: Returns the number of waiting queries.
-        """
+        """Read the number of waiting queries of a queue at each scrape."""
         self._waiting[queue].set_function(depth)
 
     def engine_call(self, call: EngineCall) -> None:

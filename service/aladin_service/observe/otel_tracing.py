@@ -44,11 +44,6 @@ class OtelTracing:
     """Traces requests and exports their spans."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        """Trace every request, or the share given by OTEL_TRACES_SAMPLER.
-
-        Args:
-            processor: Processor that receives the finished spans.
-        """
         resource = Resource.create({SERVICE_VERSION: version("aladin-search")})
         if str(resource.attributes.get(SERVICE_NAME, "")).startswith(_NAMELESS):
             resource = resource.merge(Resource({SERVICE_NAME: "aladin"}))
@@ -106,7 +101,6 @@ class OtelRequestTrace:
     """The span of one request."""
 
     def __init__(self, tracer: Tracer, span: Span, method: str) -> None:
-        """Continue a span that has begun."""
         self._tracer = tracer
         self._span = span
         self._method = method

@@ -47,14 +47,7 @@ _WEBP_FRAME_BYTES = 16  # of a frame, before the chunks in it
 
 
 def bare_profile(profile: bytes) -> bytes | None:
-    """Return a profile with the same colours and no other information.
-
-    Args:
-        profile: An ICC profile, untrusted.
-
-    Returns:
-        The reduced profile, or None if the given one is damaged or of a kind unknown here.
-    """
+    """Return a profile with the same colours and no other information."""
     try:
         return _reduced(profile)
     except (struct.error, IndexError):  # it goes beyond its end
@@ -138,14 +131,6 @@ def without_metadata(data: bytes, format: str) -> bytes | None:
     """Return a picture file without its metadata.
 
     Orientation is metadata: the caller has to look at it before.
-
-    Args:
-        data: The whole file, which a decoder takes for a picture.
-        format: As Pillow names it.
-
-    Returns:
-        The file; `data` itself if there is nothing to cut out. None if its format, or how it is
-        built, is not known here.
     """
     cut = _CUTS.get(format)
     if cut is None:
@@ -160,6 +145,21 @@ def without_metadata(data: bytes, format: str) -> bytes | None:
 def _cut_jpeg(data: bytes) -> Iterator[bytes]:
     profile: dict[int, bytes] = {}
     kept: list[bytes] = []
+    for kind, segment in _jpeg_segments(data):
+        if kind in _JPEG_CODING:
+            kept.append(segment)
+        elif kind in _JPEG_PLAIN:
+            kept.append(_plain_segment(kind, segment))
+        elif kind == _JPEG_PROFILE and segment.startswith(_JPEG_PROFILE_NAME, 4):
+            profile[segment[16]] = segment[18:]
+    yield data[:2]
+    yield from _profile_segments(b"".join(profile[number] for number in sorted(profile)))
+    yield from kept
+    yield b"\xff\xd9"
+
+
+def _jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the segments between start and end by kind, that of a scan with its coded data."""
     place = 2
     while data[place + 1] != 0xD9:
         if data[place] != 0xFF:
@@ -170,26 +170,15 @@ def _cut_jpeg(data: bytes) -> Iterator[bytes]:
             continue
         (length,) = struct.unpack_from(">H", data, place + 2)
         end = place + 2 + length
-        segment = data[place:end]
-        if length < 2 or len(segment) < 2 + length:
+        if length < 2 or end > len(data):
             raise _UnknownError
-        if kind in _JPEG_CODING:
-            kept.append(segment)
-        elif kind in _JPEG_PLAIN:
-            kept.append(_plain_segment(kind, segment))
-        elif kind == _JPEG_PROFILE and segment.startswith(_JPEG_PROFILE_NAME, 4):
-            profile[segment[16]] = segment[18:]
-        place = end
         if kind == 0xDA:
-            following = _JPEG_NEXT.search(data, place)
+            following = _JPEG_NEXT.search(data, end)
             if following is None:
                 raise _UnknownError
-            kept.append(data[place : following.start()])
-            place = following.start()
-    yield data[:2]
-    yield from _profile_segments(b"".join(profile[number] for number in sorted(profile)))
-    yield from kept
-    yield b"\xff\xd9"
+            end = following.start()
+        yield kind, data[place:end]
+        place = end
 
 
 def _plain_segment(kind: int, segment: bytes) -> bytes:

@@ -74,19 +74,7 @@ class PhotoBytes(NamedTuple):
 
 
 def photo_version(photo: PhotoFile, item_id: str, size_px: int | None) -> str:
-    """Return an identifier of a photo's current appearance, which changes with its file.
-
-    Args:
-        photo: Location of the photo's bytes, as stored in the index.
-        item_id: ID of the item, named in the error.
-        size_px: Requested size.
-
-    Returns:
-        64 hexadecimal digits, that tell nothing.
-
-    Raises:
-        PhotoGoneError: If the file does not exist.
-    """
+    """Return an identifier of a photo's current appearance, which changes with its file."""
     try:
         state = photo.path.stat()
     except (OSError, ValueError) as error:  # a name with a zero byte is none
@@ -97,20 +85,7 @@ def photo_version(photo: PhotoFile, item_id: str, size_px: int | None) -> str:
 
 
 def cut_photo(photo: PhotoFile, item_id: str, limits: ImageLimits) -> PhotoBytes | None:
-    """Read the file of a photo at full size, with its metadata removed.
-
-    Args:
-        photo: Location of the photo's bytes, as stored in the index.
-        item_id: ID of the item, named in the error.
-        limits: Limits for the photo.
-
-    Returns:
-        The photo; None if it has to be written anew: it is not upright, or of a format out of
-        which nothing can be cut.
-
-    Raises:
-        PhotoGoneError: If the photo is missing, is not a picture any more, or exceeds the limits.
-    """
+    """Read the file of a photo at full size, with its metadata removed."""
     try:
         data = photo.read(limits.max_bytes)
         # Checks only the header: a file that has been replaced by something else must not be
@@ -128,20 +103,7 @@ def cut_photo(photo: PhotoFile, item_id: str, limits: ImageLimits) -> PhotoBytes
 def rewritten_photo(
     photo: PhotoFile, item_id: str, limits: ImageLimits, memory: DecodingMemory
 ) -> PhotoBytes:
-    """Re-encode a photo at full size, upright and without metadata.
-
-    Args:
-        photo: Location of the photo's bytes, as stored in the index.
-        item_id: ID of the item, named in the error.
-        limits: Limits for the photo.
-        memory: Where the memory to decode and to write it is reserved.
-
-    Raises:
-        PhotoGoneError: If the photo is missing, is not a picture any more, or exceeds the limits.
-        MemoryLimitError: If the photo requires more memory than there is.
-        OverloadedError: If the memory did not become free in time.
-        WithdrawnError: If nobody waits for the photo any more.
-    """
+    """Re-encode a photo at full size, upright and without metadata."""
     try:
         data = photo.read(limits.max_bytes)
         with opened_image(data, item_id, limits) as opened:

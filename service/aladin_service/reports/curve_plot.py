@@ -100,15 +100,7 @@ _MEASURES = (
 
 
 def curve_figure(curve: CandidateCurve, title: str) -> Any:
-    """Plot rsum and R@1 of each direction: on the left by candidates, on the right by time.
-
-    Args:
-        curve: Curve to plot.
-        title: Title of the figure.
-
-    Returns:
-        A matplotlib figure, to be saved.
-    """
+    """Plot rsum and R@1 of each direction: on the left by candidates, on the right by time."""
     # The classes are used directly: pyplot would keep every figure and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -274,27 +266,14 @@ def _apart(places: Sequence[float], least: float) -> list[float]:
 
 
 def check_curve_file(path: Path) -> None:
-    """Reject a file that `write_curve` could not write.
-
-    Raises:
-        InputError: If its name has another ending, or it cannot be written.
-    """
+    """Reject a file that `write_curve` could not write."""
     if path.suffix.lower() not in _FORMATS:
         raise InputError(f"--curve: expected a name with one of {', '.join(_FORMATS)}, got {path}")
     check_writable("--curve", path)
 
 
 def write_curve(path: Path, curve: CandidateCurve, title: str) -> None:
-    """Write the curve in the format given by the file's suffix.
-
-    Args:
-        path: Path of a picture or a .json file.
-        curve: Curve to write.
-        title: Title above the picture.
-
-    Raises:
-        InputError: If the format is not supported or the file cannot be written.
-    """
+    """Write the curve in the format given by the file's suffix."""
     check_curve_file(path)
     kind = path.suffix.lower()
     try:

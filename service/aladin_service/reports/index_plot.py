@@ -19,22 +19,14 @@ if TYPE_CHECKING:
 
 
 def check_plot(path: Path) -> None:
-    """Reject a file name that no plot can be written to, before the long work.
-
-    Raises:
-        InputError: If the file is not a PNG or cannot be written.
-    """
+    """Reject a file name that no plot can be written to, before the long work."""
     if path.suffix.lower() != ".png":
         raise InputError(f"--plot: expected the name of a .png file, got {path}")
     check_writable("--plot", path)
 
 
 def save_plot(path: Path, figure: Figure) -> None:
-    """Write a figure to a PNG file.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
+    """Write a figure to a PNG file."""
     try:
         with atomic_file(path) as partial:
             figure.savefig(partial, format="png", dpi=110)
@@ -43,15 +35,7 @@ def save_plot(path: Path, figure: Figure) -> None:
 
 
 def draw_curves(path: Path, collections: Mapping[Target, CollectionEntry]) -> None:
-    """Plot two curves for each collection: ann_recall, and fidelity if it was measured.
-
-    Args:
-        path: File of the plot, PNG.
-        collections: Collections of the index.
-
-    Raises:
-        InputError: If the file is not a PNG or cannot be written.
-    """
+    """Plot two curves for each collection: ann_recall, and fidelity if it was measured."""
     # The classes are used directly: pyplot would keep every figure and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -39,12 +39,7 @@ class MetricsRow(NamedTuple):
 
 
 def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
-    """Build a table of recalls in percent, median and mean ranks and rsum of several systems.
-
-    Args:
-        title: Title above the table.
-        rows: One row per system; the time has a column if any system has one.
-    """
+    """Build a table of recalls in percent, median and mean ranks and rsum of several systems."""
     timed = any(row.ms_a_query is not None for row in rows)
     from rich.table import Table
 
@@ -82,12 +77,7 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
 
 
 def print_table(table: Table, *, stderr: bool = False) -> None:
-    """Print a table without truncation, because files are not scrolled sideways.
-
-    Args:
-        table: Table to print.
-        stderr: Print the table to stderr instead of stdout.
-    """
+    """Print a table without truncation, because files are not scrolled sideways."""
     from rich.console import Console
 
     width = None if Console(stderr=stderr).is_terminal else 132
@@ -165,12 +155,6 @@ def answer_lines(
     Where the probabilities are reliable, hits have theirs, and the last line says how likely there
     is a match at all. Where they are not, they are left out, and a last line says so only if a
     least probability was asked for and could not be applied.
-
-    Args:
-        answer: Answer of a search.
-        known: Fields of the index, named where a filter or a sort names one that no item has.
-        filtered: Whether the search had a filter. Where nothing passes it, that is all that is
-            said.
     """
     unknown = " or ".join(map(repr, answer.unknown_fields))
     if unknown and not answer.hits:

@@ -9,20 +9,19 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from weakref import WeakSet
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.encode.region_sources import check_detector
+from aladin_index.encode.source_items import Prepared
 from aladin_index.search.collection import SearchBackend
 from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
-from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.graphs.network import query_network
 from aladin_network.inference import (
@@ -63,20 +62,16 @@ class _Input(NamedTuple):
 
     Attributes:
         modality: Modality, which selects the tower.
-        value: A text, or the result of the image encoder's `preprocess` for a photo.
+        read: The text, or the photo as the image encoder takes it.
         key: Cache key of the encoding, or None if it is not cached.
         text: Text of a text query.
-        size_px: Size of the photo of a photo query.
-        boxes: Boxes of the regions of a photo query.
         decode_ms: Decoding time of a photo query.
     """
 
     modality: Modality
-    value: str | PhotoInput
+    read: Prepared
     key: CacheKey | None
     text: str | None = None
-    size_px: tuple[int, int] | None = None
-    boxes: npt.NDArray[np.float32] | None = None
     decode_ms: float = 0.0
 
 
@@ -259,7 +254,7 @@ class QueryEncoder:
                     remembered = self._cache.get(key)
                     if remembered is not None:
                         return Term(remembered.encoding, "text", text, cached=True)
-                    return _Input("text", text, key, text=text)
+                    return _Input("text", Prepared(text, None), key, text=text)
                 case PhotoQuery() | RegionsQuery():
                     with wanted_while(partial(is_wanted, place), until_s):
                         return self._prepare_photo(searcher, query)
@@ -285,17 +280,17 @@ class QueryEncoder:
         else:
             read = self._images.read_regions(encoder, query.data, query.picture, query.source)
         decode_ms = 1000 * (time.perf_counter() - started)
-        return _Input("image", read.value, key, None, read.size_px, read.boxes, decode_ms)
+        return _Input("image", read, key, None, decode_ms)
 
     def _run_network(self, model: Network, inputs: Sequence[_Input]) -> list[Term | Exception]:
         """Encode inputs of one modality together; if that fails, without the faulty ones."""
         started = time.perf_counter()
         try:
-            values = [item.value for item in inputs]
+            values = [item.read.value for item in inputs]
             if inputs[0].modality == "text":
-                encoding = encode_texts(model, cast(list[str], values))
+                encoding = encode_texts(model, values)
             else:
-                encoding = encode_images(model, cast(list[PhotoInput], values))
+                encoding = encode_images(model, values)
         except Exception as error:
             if len(inputs) == 1:
                 return [error]
@@ -316,14 +311,14 @@ class QueryEncoder:
             mask = np.ones((1, len(tokens)), dtype=np.bool_)
             own = Encoding(encoding.embedding[row : row + 1].copy(), tokens[None], mask)
             if item.key is not None:
-                self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
+                self._cache.put(item.key, CachedEncoding(own, item.read.size_px, item.read.boxes))
             results.append(
                 Term(
                     own,
                     item.modality,
                     item.text,
-                    item.size_px,
-                    item.boxes,
+                    item.read.size_px,
+                    item.read.boxes,
                     decode_ms=item.decode_ms,
                     encode_ms=encode_ms,
                     batch=len(inputs),
@@ -334,10 +329,10 @@ class QueryEncoder:
 
 def _fault(model: Network, item: _Input) -> InputError | None:
     """Return why the network rejects a query, if it does; it accepts every decoded photo."""
-    if not isinstance(item.value, str):
+    if not isinstance(item.read.value, str):
         return None
     try:
-        tokenize(model, [item.value])
+        tokenize(model, [item.read.value])
     except InputError as error:
         return error
     return None

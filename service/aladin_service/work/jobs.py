@@ -9,11 +9,8 @@ from typing import NamedTuple
 from aladin_index.changes.writer import DeleteReport
 from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.encode.source_items import SourceItem
-from aladin_index.engines.engine_index import EngineIndex
-from aladin_index.format.manifest import Manifest
 from aladin_index.format.models import model_folder
-from aladin_index.format.skipped import SkippedSummary, read_skipped_summary
-from aladin_index.generations.history import changed_at_s
+from aladin_index.generations.info import LocalFacts, facts_of
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
@@ -21,7 +18,6 @@ from aladin_index.search.collection import SearchBackend
 from aladin_index.search.documents import DocumentScore, DocumentVectors, score_documents
 from aladin_index.search.listing import ListedPage, ListOrder, list_fields, list_items
 from aladin_network.errors import ImageError, UnknownItemError
-from aladin_network.heads.trained import untrained_reason
 from aladin_network.inference import tokenize
 from aladin_network.photos.decoding import DEFAULT_LIMITS, opened_image
 from aladin_network.photos.files import PhotoFile
@@ -50,50 +46,12 @@ from aladin_service.work.worker import Job, JobQueueName, Worker
 _DIGITS = 12  # of a model's public name
 
 
-class IndexState(NamedTuple):
-    """The current state of the live generation.
-
-    Attributes:
-        manifest: Manifest of the generation as it was built.
-        counts: Number of searchable items of each collection, including added ones.
-        alignment_trained: Whether the alignment of its model was trained.
-        in_engine: Whether a vector database stores it.
-        skipped: What the index lacks of its sources, or None if a vector database stores it.
-        untrained: Why the order of hits is random, or None.
-        changed_at_s: Time of the last change in seconds since 1970, or None if a vector database
-            stores it.
-    """
-
-    manifest: Manifest
-    counts: Mapping[Target, int]
-    alignment_trained: bool
-    in_engine: bool = False
-    skipped: SkippedSummary | None = None
-    untrained: str | None = None
-    changed_at_s: float | None = None
-
-
 @dataclass(frozen=True)
-class DescribeIndex(Job[IndexState]):
+class DescribeIndex(Job[LocalFacts]):
     """Describe the live generation, with what was added and deleted since it was built."""
 
-    def run(self, worker: Worker) -> IndexState:
-        index = worker.searcher().index
-        targets = index.manifest.targets
-        counts: dict[Target, int] = {target: index.collection(target).count for target in targets}
-        checkpoint = index.checkpoint
-        in_engine = isinstance(index, EngineIndex)
-        skipped = None if in_engine else read_skipped_summary(index.path, index.manifest)
-        provenance = checkpoint.provenance
-        return IndexState(
-            index.manifest,
-            counts,
-            checkpoint.alignment_trained,
-            in_engine,
-            skipped,
-            untrained_reason(provenance.recipe, provenance.stage),
-            None if in_engine else changed_at_s(index.path, index.manifest),
-        )
+    def run(self, worker: Worker) -> LocalFacts:
+        return facts_of(worker.searcher().index)
 
 
 @dataclass(frozen=True)

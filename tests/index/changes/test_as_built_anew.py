@@ -56,10 +56,10 @@ def joined(parts: Sequence[ItemBatch]) -> ItemBatch:
     )
 
 
-@pytest.fixture(params=range(4))
+@pytest.fixture(scope="module", params=range(2))
 def both(
     request: pytest.FixtureRequest,
-    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     tiny_checkpoint: Path,
     made_up: MakeItems,
     write_made_up: Callable[..., int],
@@ -68,7 +68,8 @@ def both(
     library = _Library(made_up, request.param)
     texts = made_up([f"t{number}" for number in range(3)])
     first = joined([library.photo(f"p{number}") for number in range(PHOTOS)])
-    changed, anew = tmp_path / "changed", tmp_path / "anew"
+    place = tmp_path_factory.mktemp("libraries")
+    changed, anew = place / "changed", place / "anew"
     write_made_up(changed, images=first, texts=texts)
     with closing(ChangesWriter(changed, load_checkpoint(tiny_checkpoint).model_id)) as writer:
         for step in range(40):

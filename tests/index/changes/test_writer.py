@@ -6,7 +6,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +21,8 @@ from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.history import pending_changes
 from aladin_network.errors import (
     DuplicateItemError,
-    IndexMismatchError,
-    IndexNotReadyError,
     IndexWriteError,
     InputError,
-    NoSuchTargetError,
-    ShapeError,
-    UnknownItemError,
 )
 
 MakeItems = Callable[..., ItemBatch]
@@ -98,28 +92,7 @@ def test_ids_that_come_twice_in_a_call_are_taken_in_turn(
     assert replacing == (1, [(each, "replaced") for each in ("d", "a", "d")])
     assert lines(root) == ([(3, "d"), (4, "d"), (5, "a"), (6, "d")], [3, 0, 4])
     assert writer.delete("images", ["d", "d"]).deleted == ["d"]
-
-
-def test_a_call_that_fails_applies_nothing(
-    root: Path, writer: ChangesWriter, made_up: MakeItems
-) -> None:
-    writer.add("images", made_up(["d"]), "error")
-    before = lines(root)
-    with pytest.raises(DuplicateItemError, match="images: id 'd' is in the index already"):
-        writer.add("images", made_up(["e", "f", "d"]), "error")
-    with pytest.raises(UnknownItemError, match="'x'"):
-        writer.delete("images", ["a", "d", "x"])
-    new = made_up(["g", "h"])
-    for wrong in (
-        replace(new, embeddings=new.embeddings[:, :9]),
-        replace(new, tokens=new.tokens[:-1]),
-        replace(new, lengths=new.lengths[:1]),
-    ):
-        with pytest.raises(ShapeError):
-            writer.add("images", wrong, "error")
-    assert lines(root) == before
-    assert writer.delete("images", ["a", "x"], ignore_missing=True) == (1, ["a"], ["x"])
-    assert writer.known("images", ["a", "b", "d", "e", "\ud800"]) == {"b", "d"}
+    assert writer.known("images", ["a", "b", "d", "\ud800"]) == {"a", "b"}
 
 
 def test_a_disk_that_fails_in_the_middle_leaves_nothing(
@@ -152,24 +125,6 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_the_index(
     (root / "changes").write_text("a file in the way")
     with pytest.raises(IndexWriteError, match="nothing of this call was applied"):
         writer.add("images", made_up(["d"]), "error")
-
-
-def test_what_does_not_fit_the_index_is_refused(
-    root: Path, tmp_path: Path, writer: ChangesWriter, made_up: MakeItems
-) -> None:
-    with pytest.raises(NoSuchTargetError, match="no texts, only images"):
-        writer.add("texts", made_up(["d"]), "error")
-    with (
-        closing(ChangesWriter(root, "another model")) as other,
-        pytest.raises(IndexMismatchError, match="model: expected"),
-    ):
-        other.delete("images", ["a"])
-    (tmp_path / "empty").mkdir()
-    with (
-        closing(ChangesWriter(tmp_path / "empty", "any")) as nowhere,
-        pytest.raises(IndexNotReadyError),
-    ):
-        nowhere.delete("images", ["a"])
 
 
 def replace_folder(root: Path, backup: Path) -> None:

@@ -33,11 +33,9 @@ from tests.index.deaths import Death, arm, in_a_process
 DEATHS = [
     Death("fsync", 2),  # while the model is copied
     Death("rename", 3),  # before the first shard is whole
-    Death("advance", 7),  # while photos are encoded
     Death("advance", 18),  # while texts are encoded
     Death("write_items", 2),  # while the generation's files are written
     Death("replace", 4),  # before it is known that a generation is being published
-    Death("rename", 11),  # before it is in its place
     Death("replace", 5),  # before it is live
     Death("rename", 12),  # before the work is thrown away
 ]

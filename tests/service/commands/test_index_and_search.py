@@ -34,11 +34,11 @@ def built(tiny_checkpoint: Path, data_file: Path, tmp_path: Path) -> Path:
 def test_info_describes_what_was_built(built: Path) -> None:
     data = json.loads(aladin("index", "info", built, "--json").stdout)
     assert data["generation"] == 1
-    assert data["collections"]["images"]["count"] == 5
-    assert data["collections"]["texts"]["count"] == 10
-    assert data["collections"]["images"]["token_dtype"] == "int8"
+    assert data["images"]["count"] == 5
+    assert data["texts"]["count"] == 10
+    assert data["images"]["token_dtype"] == "int8"
     shown = aladin("index", "info", built).stdout
-    assert data["model_id"] in shown
+    assert data["model"]["id"] in shown
     assert "int8" in shown
 
 

@@ -83,7 +83,7 @@ def test_probabilities_that_are_not_reliable_are_not_shown(
     index_folder: Path, tmp_path: Path, make_calibration: Callable[..., Calibration]
 ) -> None:
     root = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    made = make_calibration(describe(root).model_id)
+    made = make_calibration(describe(root).model.id)
     store_calibration(root, replace(made, other_photos=True))
     words = (root, "a red dog", "-k", "3")
     heading, *lines = aladin(*words).splitlines()

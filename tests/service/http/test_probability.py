@@ -163,7 +163,7 @@ async def test_a_calibration_of_other_photos_judges_no_answer(
     make_calibration: Callable[..., Calibration],
 ) -> None:
     root = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    made = make_calibration(describe(root).model_id)
+    made = make_calibration(describe(root).model.id)
     store_calibration(root, replace(made, other_photos=True))
     async with service(root) as client:
         answer = await ask(client, "images", text=TEXT)
@@ -203,7 +203,7 @@ async def test_a_calibration_that_is_published_meanwhile_is_taken_over(
     root = Path(shutil.copytree(index_folder, tmp_path / "index"))
     async with service(root) as client:
         before = await ask(client, "images", text=TEXT, min_probability=None)
-        store_calibration(root, make_calibration(describe(root).model_id))
+        store_calibration(root, make_calibration(describe(root).model.id))
         after = await ask(client, "images", text=TEXT, min_probability=0.0)
     assert (before["generation"], after["generation"]) == (1, 2)
     assert before["probabilities_reliable"] is None

@@ -153,7 +153,7 @@ async def test_probabilities_that_are_not_reliable_are_not_the_relevance(
     make_calibration: Callable[..., Calibration],
 ) -> None:
     index = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    calibration = make_calibration(describe(index).model_id)
+    calibration = make_calibration(describe(index).model.id)
     store_calibration(index, replace(calibration, other_photos=True))
     async with service(index) as client:
         hits = await search(client, "images", text=TEXT)

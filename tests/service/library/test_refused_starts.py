@@ -58,24 +58,23 @@ def models(tmp_path: Path, tiny_checkpoint: Path) -> Path:
     return tmp_path / "given"
 
 
-@pytest.mark.parametrize("has_others", [False, True], ids=["first", "beside another"])
 @pytest.mark.parametrize(
-    ("folder", "model", "message"),
+    ("folder", "model", "has_others", "message"),
     [
-        ("two", "given/empty", "empty: not a checkpoint, it has no config.json"),
-        ("two", "given/broken", "broken/model.safetensors"),
-        ("two", "given/photos-alone", "expected a dual encoder such as CLIP or SigLIP"),
-        ("two", "nobody/nothing", "nobody/nothing: the hub cannot be reached"),
-        ("damaged", "tiny", "no photo to begin with"),
-        ("none", "tiny", "expected photos here or in a subfolder, found none"),
-        ("missing", "tiny", "expected a folder of photos, found nothing"),
+        ("two", "given/empty", False, "empty: not a checkpoint, it has no config.json"),
+        ("two", "given/broken", True, "broken/model.safetensors"),
+        ("two", "given/photos-alone", False, "expected a dual encoder such as CLIP or SigLIP"),
+        ("two", "nobody/nothing", True, "nobody/nothing: the hub cannot be reached"),
+        ("damaged", "tiny", False, "no photo to begin with"),
+        ("none", "tiny", True, "expected photos here or in a subfolder, found none"),
+        ("missing", "tiny", False, "expected a folder of photos, found nothing"),
     ],
 )
 def test_a_refused_start_changes_nothing(
     folder: str,
     model: str,
-    message: str,
     has_others: bool,
+    message: str,
     place: Path,
     photos: Path,
     models: Path,

@@ -183,21 +183,3 @@ def test_layers_that_are_not_there_are_refused(
 def test_rates_cannot_fall_without_layers() -> None:
     with pytest.raises(ConfigError, match="no list of layers"):
         lr_factors(nn.GRU(2, 2), TuneConfig(lr_decay=0.9))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"mode": "last"}, "require each other"),
-        ({"layers": 2}, "require each other"),
-        ({"mode": "last", "layers": 0}, "layers is 0"),
-        ({"mode": "lora", "rank": 0}, "rank must be"),
-        ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"targets": ("query",)}, "targets require mode"),
-        ({"mode": "lora", "targets": ()}, "at least one name"),
-        ({"lr_decay": 0.0}, r"lr_decay is 0.0, expected \(0, 1\]"),
-    ],
-)
-def test_impossible_settings_are_named(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        TuneConfig(**values)

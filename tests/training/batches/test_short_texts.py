@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from aladin_network.encoders.base import TextBatch
-from aladin_network.errors import ConfigError
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
 from aladin_training.batches.dataset import PairDataset
@@ -95,9 +94,3 @@ def test_without_the_option_nothing_changes(recipe_path: Path) -> None:
     train_set = prepare_run(load_recipe(recipe_path), NullProgress()).train_set
     assert isinstance(train_set, PairDataset)
     assert train_set.short_texts is None
-
-
-@pytest.mark.parametrize("share", ["1.5", "-0.1"])
-def test_an_impossible_share_is_refused(recipe_path: Path, share: str) -> None:
-    with pytest.raises(ConfigError, match=f"short_captions is {share}, expected 0 to 1"):
-        load_recipe(recipe_path, [f"stage_defaults.short_captions={share}"])

@@ -61,32 +61,6 @@ def test_extended_tables_and_stages_are_completed_and_new_stages_appended(
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("sede=3", "sede: unknown key"),
-        ("model.matching.depth=3", "model.matching.depth: unknown key"),
-        ("stage.joint.epochs=0", "epochs is 0, expected at least 1"),
-        ("stage.joint.epochs=two", "stage.0.epochs: .*valid integer"),
-        ("stage.joint.average_decay=1.5", "average_decay is 1.5"),
-        ("stage.joint.start=nowhere", "start 'nowhere' is not an earlier stage"),
-        ("stage.nowhere.epochs=1", "no stage named 'nowhere'"),
-        ("stage.joint.tasks.matching.loss=tripel", "unknown loss 'tripel', known are"),
-        ("stage.joint.tasks.matching.options.margn=1", "margn"),
-        ("final=nowhere", "final 'nowhere' is not a stage"),
-        ("stage.joint.teacher=nowhere", "teacher 'nowhere' is not an earlier stage"),
-        ("threads=0", "threads is 0, expected at least 1"),
-        ("data.source=", "data: source: expected a data set, got an empty string"),
-        ("seed", "expected key=value"),
-    ],
-)
-def test_faults_are_named(override: str, message: str, recipe_path: Path) -> None:
-    with pytest.raises(ConfigError, match=message):
-        recipe = load_recipe(recipe_path, [override])
-        for stage in recipe.stage:
-            build_tasks(stage)
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("name = ", "not a recipe"),

@@ -8,8 +8,9 @@ import pytest
 from PIL import Image
 
 from aladin_network.errors import DataError
+from aladin_network.types import TextItem
 from aladin_training.data.records import strict_data
-from aladin_training.data.texts import TextRecord, iter_texts
+from aladin_training.data.texts import iter_texts
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def test_text_lines(tmp_path: Path) -> None:
         '{"id": "2", "text": "b", "metadata": {"k": 1}}',
     )
     assert list(iter_texts(file)) == [
-        TextRecord(id="1", text="a dög"),
-        TextRecord(id="2", text="b", metadata={"k": 1}),
+        TextItem(id="1", text="a dög"),
+        TextItem(id="2", text="b", metadata={"k": 1}),
     ]
 
 
@@ -42,8 +43,8 @@ def test_captions_as_texts(photo: Path) -> None:
     line = '{"image": "a.png", "id": "A", "captions": ["one", "two"], "metadata": {"k": 1}}'
     file = write(photo.parent, line)
     assert list(iter_texts(file)) == [
-        TextRecord(id="A#0", text="one", metadata={"k": 1}, image_id="A"),
-        TextRecord(id="A#1", text="two", metadata={"k": 1}, image_id="A"),
+        TextItem(id="A#0", text="one", metadata={"k": 1}, image_id="A"),
+        TextItem(id="A#1", text="two", metadata={"k": 1}, image_id="A"),
     ]
 
 
@@ -56,8 +57,8 @@ def test_a_table_of_texts(tmp_path: Path) -> None:
     file = tmp_path / "texts.csv"
     file.write_text("id,text,year\n7,a dog,1999\nx,two dogs,\n", encoding="utf-8")
     assert list(iter_texts(file)) == [
-        TextRecord(id="7", text="a dog", metadata={"year": 1999}),
-        TextRecord(id="x", text="two dogs"),
+        TextItem(id="7", text="a dog", metadata={"year": 1999}),
+        TextItem(id="x", text="two dogs"),
     ]
 
 

@@ -24,10 +24,10 @@ BATCHES = [
     (2, 1, False),
     (3, 1, False),
     (5, 1, True),
-    (17, 1, True),
+    (9, 1, True),
     (2, 2, False),
     (4, 2, True),
-    (6, 5, False),
+    (3, 5, False),
 ]
 SQUARE = [each for each in BATCHES if each[1] == 1]
 

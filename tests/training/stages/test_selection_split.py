@@ -57,20 +57,9 @@ def test_weights_and_fusion_are_chosen_on_it_and_the_validation_split_reports(
         assert ours.provenance.validation["fused_rsum"] == reported["fused"].rsum
 
 
-@pytest.mark.parametrize("share", ["-0.1", "1", "1.5"])
-def test_an_impossible_share_is_refused(share: str, recipe_path: Path) -> None:
-    with pytest.raises(ConfigError, match="at least 0 and less than 1"):
-        load_recipe(recipe_path, [f"data.selection={share}"])
-
-
 def test_a_share_that_leaves_nothing_to_choose_on_is_refused(
     recipe_path: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="of 12 training photos, 12 are left to train on and 0"):
         run_recipe(load_recipe(recipe_path, ["data.selection=1e-9"]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_stream_keeps_no_photos_apart(recipe_path: Path) -> None:
-    with pytest.raises(ConfigError, match="selection needs a list of the photos"):
-        load_recipe(recipe_path, [SHARE, "data.stream.shuffle=64"])

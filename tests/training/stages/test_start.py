@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import aladin_training.stage_files
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import CheckpointError, ConfigError
@@ -46,9 +45,8 @@ loss = "infonce"
 
 
 def test_the_run_begins_with_the_checkpoints_network_and_tokenizer(
-    start_recipe: Path, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start_recipe: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(aladin_training.stage_files.StageLog, "draw", lambda _: None)
     recipe = load_recipe(start_recipe)
     assert recipe.model is None
     model = prepare_run(recipe, NullProgress()).model
@@ -110,9 +108,8 @@ def test_faults_are_named_and_leave_no_folder(
 
 
 def test_the_shipped_recipe_tunes_a_checkpoint(
-    data_set: Path, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data_set: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(aladin_training.stage_files.StageLog, "draw", lambda _: None)
     recipe = load_recipe(
         recipes_folder() / "finetune-clip.toml",
         [

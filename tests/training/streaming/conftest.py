@@ -61,12 +61,6 @@ def seen(batch: Batch) -> Seen:
     return Seen(batch.images[:, 0].tolist(), captions, batch.negatives.tolist())
 
 
-@pytest.fixture(scope="session")
-def read_batch() -> Callable[[Batch], Seen]:
-    """`seen`."""
-    return seen
-
-
 @pytest.fixture
 def numbered_tars(
     write_tar: Callable[..., Path], picture: Callable[[int], bytes]

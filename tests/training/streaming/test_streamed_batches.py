@@ -26,6 +26,7 @@ from aladin_training.streaming import tar_stream as samples_module
 from aladin_training.streaming.draws import ShuffleBuffer
 from aladin_training.streaming.streamed_batches import PhotoStream, StreamedBatches
 from tests.training.short_stage import stage_of
+from tests.training.streaming.conftest import seen
 
 COUNTS = [5, 1, 7, 4, 6]  # 23 photos
 Open = Callable[..., PhotoStream]
@@ -50,13 +51,11 @@ def half_red() -> bytes:
     return target.getvalue()
 
 
-def shown(batches: StreamedBatches, epoch: int, read_batch: Callable[..., Any]) -> list[int]:
-    return [photo for batch in batches.epoch(epoch) for photo in read_batch(batch).photos]
+def shown(batches: StreamedBatches, epoch: int) -> list[int]:
+    return [photo for batch in batches.epoch(epoch) for photo in seen(batch).photos]
 
 
-def test_every_photo_comes_once_with_captions_of_its_own(
-    photos: PhotoStream, read_batch: Callable[..., Any]
-) -> None:
+def test_every_photo_comes_once_with_captions_of_its_own(photos: PhotoStream) -> None:
     batches = photos.batches(stage_of(4), "0")
     assert batches.batches_per_epoch == 5
     orders: set[tuple[int, ...]] = set()
@@ -64,7 +63,7 @@ def test_every_photo_comes_once_with_captions_of_its_own(
     for epoch in range(6):
         order: list[int] = []
         for batch in batches.epoch(epoch):
-            each = read_batch(batch)
+            each = seen(batch)
             order += each.photos
             captions.update(each.captions)
             assert [photo for photo, _ in each.captions] == each.photos
@@ -76,10 +75,10 @@ def test_every_photo_comes_once_with_captions_of_its_own(
     assert len(captions) > 38
 
 
-def test_several_captions_of_a_photo(photos: PhotoStream, read_batch: Callable[..., Any]) -> None:
+def test_several_captions_of_a_photo(photos: PhotoStream) -> None:
     for captions_per_photo in (2, 3):  # a photo has two
         batch = next(photos.batches(stage_of(3, captions_per_photo), "0").epoch(0))
-        each = read_batch(batch)
+        each = seen(batch)
         described = [photo for photo in each.photos for _ in range(captions_per_photo)]
         assert [photo for photo, _ in each.captions] == described
         assert captions_per_photo == 3 or len(set(each.captions)) == 6
@@ -87,19 +86,16 @@ def test_several_captions_of_a_photo(photos: PhotoStream, read_batch: Callable[.
         assert each.negatives == expected
 
 
-def test_a_batch_larger_than_the_stream_holds_all_of_it(
-    photos: PhotoStream, read_batch: Callable[..., Any]
-) -> None:
+def test_a_batch_larger_than_the_stream_holds_all_of_it(photos: PhotoStream) -> None:
     batches = photos.batches(stage_of(100), "0")
     assert batches.batches_per_epoch == 1
-    assert sorted(shown(batches, 0, read_batch)) == list(range(23))
+    assert sorted(shown(batches, 0)) == list(range(23))
 
 
 def test_the_same_seed_gives_the_same_epoch_wherever_the_tars_lie(
     photos: PhotoStream,
     numbered_tars: Callable[..., Path],
     open_photos: Open,
-    read_batch: Callable[..., Any],
 ) -> None:
     moved = open_photos(numbered_tars(COUNTS, folder="moved"))
     assert moved.digest == photos.digest
@@ -108,22 +104,21 @@ def test_the_same_seed_gives_the_same_epoch_wherever_the_tars_lie(
         photos.batches(stage_of(4), "0"),
         moved.batches(stage_of(4), "0"),
     )
-    assert shown(ours, 1, read_batch) == shown(theirs, 1, read_batch)
-    assert shown(ours, 1, read_batch) != shown(photos.batches(stage_of(4), "1"), 1, read_batch)
+    assert shown(ours, 1) == shown(theirs, 1)
+    assert shown(ours, 1) != shown(photos.batches(stage_of(4), "1"), 1)
 
 
 @pytest.mark.parametrize("shuffle", [1, 8, 100])
 def test_an_epoch_goes_on_from_any_batch(
     numbered_tars: Callable[..., Path],
     open_photos: Open,
-    read_batch: Callable[..., Any],
     shuffle: int,
 ) -> None:
     photos = open_photos(numbered_tars(COUNTS), shuffle, views=("", "mirrored", "crop-1"))
     batches = photos.batches(stage_of(3, 2), "0")
-    unbroken = [read_batch(batch) for batch in batches.epoch(4)]
+    unbroken = [seen(batch) for batch in batches.epoch(4)]
     for start in range(len(unbroken) + 1):
-        assert [read_batch(batch) for batch in batches.epoch(4, start)] == unbroken[start:]
+        assert [seen(batch) for batch in batches.epoch(4, start)] == unbroken[start:]
 
 
 def test_going_on_decodes_nothing_that_came_before_and_opens_no_tar_before(
@@ -159,13 +154,11 @@ def test_going_on_decodes_nothing_that_came_before_and_opens_no_tar_before(
 
 
 @pytest.mark.parametrize("world", [2, 3])
-def test_shares_put_together_are_the_whole_batch(
-    photos: PhotoStream, read_batch: Callable[..., Any], world: int
-) -> None:
+def test_shares_put_together_are_the_whole_batch(photos: PhotoStream, world: int) -> None:
     batches = photos.batches(stage_of(5, 2), "0")
-    whole = [read_batch(batch) for batch in batches.epoch(0, 1)]
+    whole = [seen(batch) for batch in batches.epoch(0, 1)]
     parts = [
-        [read_batch(batch) for batch in batches.epoch(0, 1, BatchShare(rank, world))]
+        [seen(batch) for batch in batches.epoch(0, 1, BatchShare(rank, world))]
         for rank in range(world)
     ]
     for number, expected in enumerate(whole):
@@ -231,7 +224,7 @@ def test_memory_holds_no_more_than_the_buffer_and_what_is_being_decoded(
 
 
 def test_the_same_photo_twice_in_a_batch_is_no_negative_of_itself(
-    write_tar: WriteTar, picture: Picture, open_photos: Open, read_batch: Callable[..., Any]
+    write_tar: WriteTar, picture: Picture, open_photos: Open
 ) -> None:
     for shard, keys in enumerate([("00", "01"), ("01", "02")]):
         members: list[tuple[str, bytes]] = []
@@ -243,12 +236,12 @@ def test_the_same_photo_twice_in_a_batch_is_no_negative_of_itself(
             ]
         path = write_tar(f"tars/{shard}.tar", members)
     batches = open_photos(path.parent).batches(stage_of(4), "0")
-    each = read_batch(next(batches.epoch(0)))
+    each = seen(next(batches.epoch(0)))
     assert sorted(each.photos) == [0, 1, 1, 2]
     expected = [[photo != other for other in each.photos] for photo in each.photos]
     assert each.negatives == expected
     diagonal = open_photos(path.parent).batches(stage_of(4, negatives="diagonal"), "0")
-    assert sum(map(sum, read_batch(next(diagonal.epoch(0))).negatives)) == 12
+    assert sum(map(sum, seen(next(diagonal.epoch(0))).negatives)) == 12
 
 
 class TextsThemselves:
@@ -343,7 +336,6 @@ def test_damaged_photos_are_left_out_and_others_stand_in(
     write_tar: WriteTar,
     picture: Picture,
     open_photos: Open,
-    read_batch: Callable[..., Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     damaged = {3, 11, 12}
@@ -351,7 +343,7 @@ def test_damaged_photos_are_left_out_and_others_stand_in(
         open_photos(damaged_tars(write_tar, picture, damaged)), stage_of(5), "0"
     )
     with caplog.at_level(logging.WARNING):
-        whole = [read_batch(batch) for batch in batches.epoch(0)]
+        whole = [seen(batch) for batch in batches.epoch(0)]
     for each in whole:
         assert len(set(each.photos)) == 5
         assert [photo for photo, _ in each.captions] == each.photos
@@ -360,8 +352,8 @@ def test_damaged_photos_are_left_out_and_others_stand_in(
     assert "skipped 3 damaged photos" in caplog.messages[-1]
     # Whoever goes on, or shows a part, comes to the same photos.
     for start in range(4):
-        assert [read_batch(batch) for batch in batches.epoch(0, start)] == whole[start:]
-    parts = [[read_batch(each) for each in batches.epoch(0, 0, BatchShare(n, 2))] for n in range(2)]
+        assert [seen(batch) for batch in batches.epoch(0, start)] == whole[start:]
+    parts = [[seen(each) for each in batches.epoch(0, 0, BatchShare(n, 2))] for n in range(2)]
     for one, other, expected in zip(*parts, whole, strict=True):
         assert one.photos + other.photos == expected.photos
         assert one.negatives == other.negatives == expected.negatives
@@ -379,7 +371,6 @@ def test_photos_that_were_counted_and_are_not_there_are_stood_in_for(
     write_tar: WriteTar,
     picture: Picture,
     open_photos: Open,
-    read_batch: Callable[..., Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """img2dataset counts photos whose caption was missing, and here says too little once."""
@@ -398,7 +389,7 @@ def test_photos_that_were_counted_and_are_not_there_are_stood_in_for(
     assert photos.stream.photos == 19
     batches = photos.batches(stage_of(4), "0")
     with caplog.at_level(logging.WARNING):
-        whole = [read_batch(batch) for batch in batches.epoch(0)]
+        whole = [seen(batch) for batch in batches.epoch(0)]
     assert {photo for each in whole for photo in each.photos} <= set(range(19)) - {7, 13}
     for each in whole:
         assert len(set(each.photos)) == 4
@@ -407,14 +398,13 @@ def test_photos_that_were_counted_and_are_not_there_are_stood_in_for(
     assert "00002.tar: 1 of the 5 photos that were counted have no caption, or" in messages[1]
     assert "00003.tar: more than the 4 photos that were counted" in messages[2]
     for start in range(len(whole)):
-        assert [read_batch(batch) for batch in batches.epoch(0, start)] == whole[start:]
+        assert [seen(batch) for batch in batches.epoch(0, start)] == whole[start:]
 
 
 def test_many_missing_photos_change_nothing_in_going_on(
     write_tar: WriteTar,
     picture: Picture,
     open_photos: Open,
-    read_batch: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two of five have no caption, and the fifth is not even there."""
@@ -429,10 +419,10 @@ def test_many_missing_photos_change_nothing_in_going_on(
     monkeypatch.setattr("aladin_training.streaming.draws.LEAST_SPARES", 10)
     batches = open_photos(path.parent).batches(stage_of(2), "0")
     for epoch in range(3):
-        whole = [read_batch(batch) for batch in batches.epoch(epoch)]
+        whole = [seen(batch) for batch in batches.epoch(epoch)]
         assert all(photo % 2 for each in whole for photo in each.photos)
         for start in range(1, len(whole), 3):
-            assert [read_batch(batch) for batch in batches.epoch(epoch, start)] == whole[start:]
+            assert [seen(batch) for batch in batches.epoch(epoch, start)] == whole[start:]
 
 
 def test_tars_that_lack_most_of_what_was_counted_are_refused(
@@ -450,7 +440,6 @@ def test_img2datasets_parquet_stands_in_for_captions(
     write_parquet: Callable[..., Path],
     picture: Picture,
     open_photos: Open,
-    read_batch: Callable[..., Any],
 ) -> None:
     write_tar("data/00000.tar", [(f"{n:09d}.png", picture(n)) for n in (0, 2, 3)])
     write_parquet(
@@ -464,19 +453,17 @@ def test_img2datasets_parquet_stands_in_for_captions(
     tar = write_tar("data/00001.tar", [])
     tar.with_name("00000_stats.json").write_text(json.dumps({"count": 4, "successes": 3}))
     batches = open_photos(tar.parent).batches(stage_of(3), "0")
-    each = read_batch(next(batches.epoch(0)))
+    each = seen(next(batches.epoch(0)))
     assert sorted(each.captions) == [(0, 0), (2, 0), (3, 0)]
 
 
-def test_views_are_drawn_at_random(
-    write_tar: WriteTar, open_photos: Open, read_batch: Callable[..., Any], half_red: bytes
-) -> None:
+def test_views_are_drawn_at_random(write_tar: WriteTar, open_photos: Open, half_red: bytes) -> None:
     members: list[tuple[str, bytes]] = []
     for number in range(60):
         members += [(f"{number}.png", half_red), (f"{number}.txt", b"photo 0 0")]
     path = write_tar("a.tar", members)
     batches = open_photos(path, views=("", "mirrored")).batches(stage_of(60), "0")
-    left = [shown(batches, epoch, read_batch) for epoch in range(2)]
+    left = [shown(batches, epoch) for epoch in range(2)]
     assert left[0] != left[1]
     for each in left:
         assert set(each) == {0, 200}
@@ -484,7 +471,7 @@ def test_views_are_drawn_at_random(
 
 
 def test_a_share_of_the_photos_is_shown_in_new_crops(
-    write_tar: WriteTar, open_photos: Open, read_batch: Callable[..., Any]
+    write_tar: WriteTar, open_photos: Open
 ) -> None:
     picture = Image.new("RGB", (100, 2))
     picture.putdata([(2 * column, 0, 0) for _ in range(2) for column in range(100)])
@@ -494,11 +481,11 @@ def test_a_share_of_the_photos_is_shown_in_new_crops(
     for number in range(60):
         members += [(f"{number}.png", target.getvalue()), (f"{number}.txt", b"photo 0 0")]
     photos = open_photos(write_tar("a.tar", members))
-    left = shown(photos.batches(stage_of(60, new_crops=0.5), "0"), 0, read_batch)
+    left = shown(photos.batches(stage_of(60, new_crops=0.5), "0"), 0)
     assert 15 < left.count(0) < 45
     assert len(set(left)) > 15
-    assert left == shown(photos.batches(stage_of(60, new_crops=0.5), "0"), 0, read_batch)
-    assert set(shown(photos.batches(stage_of(60), "0"), 0, read_batch)) == {0}
+    assert left == shown(photos.batches(stage_of(60, new_crops=0.5), "0"), 0)
+    assert set(shown(photos.batches(stage_of(60), "0"), 0)) == {0}
 
 
 def test_a_tar_that_broke_meanwhile_stops_the_epoch(photos: PhotoStream) -> None:
@@ -523,11 +510,13 @@ def test_photos_too_large_to_decode_are_not_even_read(
     limits = ImageLimits(max_bytes=1)
     monkeypatch.setattr(samples_module, "DEFAULT_LIMITS", limits)
     monkeypatch.setattr(batches_module, "DEFAULT_LIMITS", limits)
-    seen: list[int] = []
+    limits_of: list[int] = []
     read = PhotoFile.read
     monkeypatch.setattr(
-        PhotoFile, "read", lambda self, limit=None: (seen.append(limit), read(self, limit))[1]
+        PhotoFile,
+        "read",
+        lambda self, limit=None: (limits_of.append(limit), read(self, limit))[1],
     )
     with pytest.raises(DataError, match="damaged photos, and no valid one"):
         next(photos.batches(stage_of(4), "0").epoch(0))
-    assert set(seen) == {1}
+    assert set(limits_of) == {1}

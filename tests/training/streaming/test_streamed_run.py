@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 import aladin_training.loop
-from aladin_network.errors import ConfigError, DataError
+from aladin_network.errors import DataError
 from aladin_network.types import NullProgress
-from aladin_training.config.recipe import Recipe, StreamConfig, load_recipe
+from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import run_recipe
 from tests.training.interruption import InterruptAfter, InterruptionError
@@ -81,18 +81,8 @@ def test_the_vocabulary_is_learnt_from_the_tars(
     assert of_tars.text.encoder.tokenizer.get_vocab() == of_files.text.encoder.tokenizer.get_vocab()
 
 
-def test_what_a_stream_cannot_do_is_refused_early(
+def test_a_split_that_the_tars_lack_is_refused(
     recipe_path: Path, data_set: Path, tars: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="shuffle is 0, expected at least 1"):
-        StreamConfig(shuffle=0)
-    quintuplet = [
-        'stage.student.tasks={"matching_quintuplet": {"loss": "offline_quintuplet"}}',
-        'stage.student.offline={"stage": "joint"}',
-    ]
-    with pytest.raises(ConfigError, match="stage 'student': offline negatives need photos in any"):
-        streamed(recipe_path, data_set, tars, *quintuplet)
-    with pytest.raises(ConfigError, match="not ready-made regions"):
-        streamed(recipe_path, data_set, tars, "data.regions=regions.tsv")
     with pytest.raises(DataError, match="holds no photo of split 'train' with a caption"):
         prepare_run(streamed(recipe_path, data_set, tars, "data.train_split=train"), NullProgress())

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_training.batches.batch import Batch
 from aladin_training.config.stage import OfflineNegativesConfig, StageConfig, TaskConfig
@@ -86,15 +85,3 @@ def test_offline_triplets_encode_four_batches_only(
         encoded.clear()
         JointTask(model, stage("matching", form))(batch)
         assert len(encoded) == expected
-
-
-def test_mined_negatives_go_with_single_pairs() -> None:
-    with pytest.raises(ConfigError, match="one caption for each photo"):
-        StageConfig(
-            name="s",
-            tasks={"matching_quintuplet": TaskConfig(loss="offline_quintuplet")},
-            offline=OfflineNegativesConfig(file="f"),
-            captions_per_photo=2,
-        )
-    with pytest.raises(ConfigError, match="require each other"):
-        StageConfig(name="s", tasks={"matching_quintuplet": TaskConfig(loss="offline_quintuplet")})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of
+from aladin_network.types import TextItem
 from aladin_training.data import iter_records
 from aladin_training.data.fields import Place, Row
 from aladin_training.data.json_files import read_lines
@@ -24,26 +24,9 @@ from aladin_training.data.tables import TABLES, Table, open_table
 _KNOWN = frozenset({"id", "text", "metadata"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextRecord:
-    """A text to search for.
-
-    Attributes:
-        id: Unique id in its source; for captions ``IMAGE#0``, ``IMAGE#1`` ...
-        text: Text that is not blank.
-        metadata: The user's own metadata; a caption has its photo's.
-        image_id: Id of the photo that a caption describes, or None.
-    """
-
-    id: str
-    text: str
-    metadata: dict[str, Any] = field(default_factory=dict)
-    image_id: str | None = None
-
-
 def iter_texts(
     source: Path, split: str | None = None, on_skip: OnSkip = log_skipped
-) -> Iterator[TextRecord]:
+) -> Iterator[TextItem]:
     """Read texts one by one: lines of texts, or the captions of photos.
 
     The caller has to check that ids are unique. A photo without a caption yields no text.
@@ -63,7 +46,7 @@ def iter_texts(
     return _some(_texts(source, split, skipped), source, skipped)
 
 
-def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRecord]:
+def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextItem]:
     if source.is_file():
         suffix = source.suffix.lower()
         if suffix == ".jsonl" and _holds_texts(source):
@@ -73,7 +56,7 @@ def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRec
             if first_of(PHOTO, table.columns) is None:
                 return _text_rows(table, on_skip)
     return (
-        TextRecord(
+        TextItem(
             id=caption_id,
             text=caption,
             metadata=record.metadata,
@@ -84,9 +67,7 @@ def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRec
     )
 
 
-def _some(
-    texts: Iterator[TextRecord], source: Path, skipped: SkippedOfSplit
-) -> Iterator[TextRecord]:
+def _some(texts: Iterator[TextItem], source: Path, skipped: SkippedOfSplit) -> Iterator[TextItem]:
     first = next(texts, None)
     if first is None:
         but = f" that can be read: {skipped.summary}" if skipped.count else ""
@@ -100,17 +81,17 @@ def _holds_texts(file: Path) -> bool:
     return first is not None and "text" in first
 
 
-def _text_lines(file: Path, on_skip: OnSkip) -> Iterator[TextRecord]:
+def _text_lines(file: Path, on_skip: OnSkip) -> Iterator[TextItem]:
     for line in read_lines(file, _KNOWN, on_skip):
         try:
-            yield TextRecord(
+            yield TextItem(
                 id=line.text("id"), text=line.text("text"), metadata=line.mapping("metadata")
             )
         except DataError as error:
             on_skip(unusable(error))
 
 
-def _text_rows(table: Table, on_skip: OnSkip) -> Iterator[TextRecord]:
+def _text_rows(table: Table, on_skip: OnSkip) -> Iterator[TextItem]:
     if first_of(CAPTIONS, table.columns) is None:
         columns = ", ".join(map(brief, table.columns))
         reason = f"expected a column of photos or of texts, got the columns {columns}"
@@ -122,10 +103,10 @@ def _text_rows(table: Table, on_skip: OnSkip) -> Iterator[TextRecord]:
             on_skip(unusable(error))
 
 
-def _text_of_row(row: dict[str, Any], place: Place) -> TextRecord:
+def _text_of_row(row: dict[str, Any], place: Place) -> TextItem:
     known = Row(row, place)
     text_id, texts = known.id, known.captions
     if text_id is None or len(texts) != 1:
         found = f"id {brief(text_id)} and {len(texts)} texts"
         raise place.error(f"expected an id and a text, got {found}")
-    return TextRecord(id=text_id, text=texts[0], metadata=known.metadata())
+    return TextItem(id=text_id, text=texts[0], metadata=known.metadata())

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aladin_network.errors import InputError
 from aladin_service.commands.options import IndexArgument, PlotOption
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
     from aladin_index.encode.source_items import PhotoPlaces
-    from aladin_index.format.layout import EngineLocation
     from aladin_index.format.skipped import SkippedItem
+    from aladin_index.generations.info import LocalFacts
     from aladin_network.types import Target
     from aladin_training.data.folder_rules import FolderRules
 
@@ -34,56 +35,39 @@ def info(
     there now.
     """
     from aladin_index.format.layout import location_of
-    from aladin_index.generations.info import describe
-    from aladin_service.reports.index_facts import index_data, index_facts
-    from aladin_service.reports.index_plot import (
-        check_plot,
-        curve_tables,
-        draw_curves,
-    )
+    from aladin_service.reports.index_plot import check_plot, curve_tables, draw_curves
+    from aladin_service.reports.show import index_rows, plain
     from aladin_service.reports.tables import facts_table, print_table
 
-    location = location_of(index)
-    if location is not None:
-        _engine_info(index, location, as_json=as_json, plot=plot)
-        return
     if plot is not None:
+        if location_of(index) is not None:
+            raise InputError("--plot: expected an index of files, whose curves were measured")
         check_plot(plot)
-    described = describe(index)
+    facts = _facts(index)
     if plot is not None:
-        draw_curves(plot, described.collections)
+        draw_curves(plot, facts.collections)
     if as_json:
-        typer.echo(json.dumps(index_data(described), indent=2))
-    else:
-        print_table(facts_table(index_facts(described)))
-        for target, collection in described.collections.items():
-            for table in curve_tables(target, collection):
-                print_table(table)
-
-
-def _engine_info(
-    index: Path, location: EngineLocation, *, as_json: bool, plot: Path | None
-) -> None:
-    """Show the contents of an index in a vector database."""
-    from aladin_index.engines.engine_index import describe_engine_index
-    from aladin_index.open import connect
-    from aladin_network.errors import InputError
-    from aladin_service.reports.index_facts import engine_index_data, engine_index_facts
-    from aladin_service.reports.index_plot import curve_tables
-    from aladin_service.reports.tables import facts_table, print_table
-    from aladin_service.settings import read_settings
-
-    if plot is not None:
-        raise InputError("--plot: expected an index of files, whose curves were measured")
-    with closing(connect(location, read_settings().engine_options)) as client:
-        described = describe_engine_index(index, location, client)
-    if as_json:
-        typer.echo(json.dumps(engine_index_data(described), indent=2))
+        typer.echo(json.dumps(plain(facts), indent=2))
         return
-    print_table(facts_table(engine_index_facts(described)))
-    for target, collection in described.collections.items():
+    print_table(facts_table(index_rows(facts)))
+    for target, collection in facts.collections.items():
         for table in curve_tables(target, collection):
             print_table(table)
+
+
+def _facts(index: Path) -> LocalFacts:
+    """Describe an index of files, or ask its vector database."""
+    from aladin_index.engines.engine_index import describe_engine_index
+    from aladin_index.format.layout import location_of
+    from aladin_index.generations.info import describe
+    from aladin_index.open import connect
+    from aladin_service.settings import read_settings
+
+    location = location_of(index)
+    if location is None:
+        return describe(index)
+    with closing(connect(location, read_settings().engine_options)) as client:
+        return describe_engine_index(index, location, client)
 
 
 def verify(index: IndexArgument) -> None:
@@ -118,16 +102,11 @@ def print_generation(
     """
     from aladin_index.generations.info import describe
     from aladin_network.photos.skipped import skipped_lines
-    from aladin_service.reports.index_facts import recall_warnings, taken_over_line
 
     for line in skipped_lines(skipped):
         typer.echo(line, err=True)
-    info = describe(index)
-    for warning in recall_warnings(info):
+    for warning in describe(index).warnings():
         typer.echo(f"warning: {warning}", err=True)
-    taken_over = taken_over_line(info)
-    if taken_over is not None:
-        typer.echo(taken_over, err=True)
     held = ", ".join(f"{count} {target}" for target, count in counts.items())
     missing = f", {len(skipped)} skipped" if skipped else ""
     typer.echo(f"{index}: generation {generation}, {held}{missing}{more}")

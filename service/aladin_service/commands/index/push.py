@@ -202,12 +202,12 @@ def _number(value: str) -> int | float | str:
 
 
 def _print_report(out: Path, location: EngineLocation, report: PushReport) -> None:
-    from aladin_service.reports.index_facts import first_stage_fact
+    from aladin_service.reports.show import line, plain
 
     held = ", ".join(f"{count} {target}" for target, count in report.counts.items())
     typer.echo(f"{out}: generation {report.generation} of {location.name} in Milvus, {held}")
     for target, ann in report.first_stages.items():
-        typer.echo(f"  {target}: {first_stage_fact(ann)}")
+        typer.echo(f"  {target}: {line(plain(ann, 'curve'))}")
         if ann.recall < ann.recall_wanted:
             typer.echo(
                 f"warning: {target}: {ann.factory} finds {ann.recall:.4f} of the nearest "

@@ -55,14 +55,7 @@ def log_write(
 ) -> None:
     """Write the audit line: names and ids, never a key or the contents of an item.
 
-    Args:
-        record: Record as far as the route has filled it in.
-        key_name: Name of the request's key, or None without a key.
-        client: Address of the client.
-        method: HTTP method of the request.
-        path: Decoded path of the request; a long path is truncated.
-        status: Status of the answer, or None without an answer because the client disconnected or
-            the service failed.
+    The status is None without an answer, because the client disconnected or the service failed.
     """
     outcome = "done"
     if status is None or status >= 500:

@@ -111,9 +111,6 @@ def path_pattern(path: str) -> re.Pattern[str]:
     """Compile the path of a route.
 
     The framework's own patterns accept a line break behind a path, and none inside a part of it.
-
-    Args:
-        path: Path in the route's notation.
     """
     return re.compile(compile_path(path)[0].pattern.removesuffix("$") + r"\Z", re.DOTALL)
 
@@ -126,11 +123,7 @@ _PATTERNS = [(path_pattern(path), rows) for path, rows in _BY_PATH.items() if "{
 
 
 def rows_of(path: str) -> dict[str, Needed]:
-    """Return the rows of a path by method; empty if the service has no such path.
-
-    Args:
-        path: Decoded path of a request.
-    """
+    """Return the rows of a path by method; empty if the service has no such path."""
     exact = _BY_PATH.get(path)
     if exact is not None:
         return exact
@@ -140,12 +133,8 @@ def rows_of(path: str) -> dict[str, Needed]:
 def presented_key(headers: Headers) -> str | None:
     """Return the secret that a request carries, or None if there is none.
 
-    Args:
-        headers: ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
-
-    Raises:
-        UnauthorizedError: If there is another kind of authorization, or several that differ: if a
-            proxy checked one and the service another, neither check would be effective.
+    Several that differ are refused: if a proxy checked one and the service another, neither
+    check would be effective.
     """
     given = set(headers.getlist("x-api-key"))
     for value in headers.getlist("authorization"):
@@ -166,12 +155,10 @@ class AccessControl:
     """
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
-        """Wrap an application."""
         self._app = app
         self._policy = policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -241,11 +228,7 @@ class AccessControl:
         return key
 
     def _count_wrong_key(self, scope: Scope) -> None:
-        """Count rejected keys only: other clients with the same address may have accepted keys.
-
-        Raises:
-            TooManyWrongKeysError: If there were too many of them lately.
-        """
+        """Count rejected keys only: other clients with the same address may have accepted keys."""
         try:
             self._policy.wrong_keys.of(_client(scope)).take(1)
         except RateLimitedError as error:

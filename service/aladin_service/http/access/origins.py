@@ -41,13 +41,8 @@ def is_loopback(host: str) -> bool:
 def is_own_host(header: str, allowed: Collection[str]) -> bool:
     """Return whether a Host header names this service.
 
-    Args:
-        header: Header value with or without a port.
-        allowed: Host names in lower case, or `ANY_HOST`.
-
-    Returns:
-        True for an allowed name, for localhost and names below it, and for any address: only a
-        name can be made to mean another machine.
+    It does by an allowed name in lower case, by localhost and names below it, and by any
+    address: only a name can be made to mean another machine.
     """
     if ANY_HOST in allowed:
         return True
@@ -92,11 +87,7 @@ def _is_own(origin: str, host: str | None) -> bool:
 
 
 def check_origins(origins: Collection[str]) -> None:
-    """Check the origins of a setting.
-
-    Raises:
-        ConfigError: If an origin is not scheme://host or scheme://host:port, as browsers write it.
-    """
+    """Check the origins of a setting."""
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):
             raise ConfigError(

@@ -44,11 +44,6 @@ class KeyRing:
     """The keys of one file, each with its bucket; used only by the event loop."""
 
     def __init__(self, file: Path, clock: Clock = time.monotonic) -> None:
-        """Read the file.
-
-        Raises:
-            ConfigError: If the file is missing, cannot be read, or is not a key file.
-        """
         self._file = file
         self._clock = clock
         self._version = _version(file)
@@ -62,9 +57,6 @@ class KeyRing:
         """Return the key with a secret, or None if there is no such key.
 
         How long it takes tells nothing: every digest is compared, each in constant time.
-
-        Raises:
-            KeysMissingError: If the file was last seen more than a few seconds ago.
         """
         if self.is_missing():
             raise KeysMissingError
@@ -165,15 +157,6 @@ def make_policy(
 
     Without keys everybody on this machine may do everything. On an address that other machines can
     reach, requests without a key must be allowed explicitly, and may then only read.
-
-    Args:
-        settings: Settings of the service.
-        host: Host that the service listens on.
-        clock: Clock of the rates, in seconds.
-
-    Raises:
-        ConfigError: If the key file cannot be used, an origin is invalid, or the service would be
-            open to others without keys.
     """
     check_origins(settings.cors_origins)
     keys = None if settings.keys_file is None else KeyRing(settings.keys_file, clock)

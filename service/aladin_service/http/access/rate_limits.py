@@ -28,13 +28,6 @@ class TokenBucket:
     __slots__ = ("_clock", "_filled_s", "_tokens", "burst", "per_s")
 
     def __init__(self, per_s: float, burst: int, clock: Clock = time.monotonic) -> None:
-        """Start with a full bucket.
-
-        Args:
-            per_s: Tokens added per second, above 0.
-            burst: Capacity in tokens, at least 1.
-            clock: Clock in seconds.
-        """
         self.per_s = per_s
         self.burst = burst
         self._clock = clock
@@ -45,15 +38,6 @@ class TokenBucket:
         """Take tokens.
 
         What costs more than the bucket can hold waits until it is full, and leaves a debt.
-
-        Args:
-            count: Number of tokens, at least 1.
-            paid: Number of tokens already taken by the same request; they count as part of its
-                cost.
-
-        Raises:
-            RateLimitedError: If there are too few tokens; none is taken. The error states the time
-                until the whole request would pass if it is sent again.
         """
         self._fill()
         missing = min(count + paid, self.burst) - paid - self._tokens
@@ -71,7 +55,6 @@ class ClientBuckets:
     """The buckets of clients without a key, by address."""
 
     def __init__(self, per_s: float, burst: int, clock: Clock = time.monotonic) -> None:
-        """Start without clients."""
         self._per_s = per_s
         self._burst = burst
         self._clock = clock
@@ -110,14 +93,6 @@ def charge(request: Request, count: int, paid: int = 1) -> None:
 
     The request itself has cost 1 when it reaches its route. One that costs more than its client's
     burst passes when the bucket is full, and leaves a debt.
-
-    Args:
-        request: Request that is being handled by a route.
-        count: Number of queries or items in the request, or the cost of its queries.
-        paid: What the request has cost already.
-
-    Raises:
-        RateLimitedError: If the client may not request so many now.
     """
     limit: TokenBucket | None = request.state.limit
     if limit is not None and count > paid:

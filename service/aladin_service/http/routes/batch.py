@@ -61,13 +61,6 @@ class BatchFeed:
     def __init__(
         self, service: ServiceState, entries: Sequence[BatchEntry], request_id: str
     ) -> None:
-        """Store the entries without starting any.
-
-        Args:
-            service: The service that answers the queries.
-            entries: Entries of the request, at least one.
-            request_id: Id of the request, included in the errors.
-        """
         self._service = service
         self._entries = entries
         self._request_id = request_id
@@ -79,14 +72,8 @@ class BatchFeed:
     async def run(self) -> list[bytes]:
         """Answer all queries; cancelling withdraws those that wait.
 
-        Returns:
-            In their order, of each the answer as JSON, or a `BatchedError`.
-
-        Raises:
-            OverloadedError: If not even the first query could be accepted, or too many batches are
-                running.
-            IndexNotReadyError: If no index is live.
-            EngineUnavailableError: If the vector database that stores the index does not respond.
+        Of each, in their order, the answer as JSON or a `BatchedError`; an error is raised
+        only if not even the first query could be accepted.
         """
         feeders = min(len(self._entries), self._service.settings.max_batch)
         with self._service.batch_room.request():
@@ -147,13 +134,7 @@ class BatchAnswer(BaseModel):
 
 
 async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
-    """Read a request with many searches; an error in one does not affect the others.
-
-    Raises:
-        ContentTypeError: If the content type is not JSON.
-        InputError: If the body is malformed, or has no searches or too many.
-        RateLimitedError: If the client may not request so many now.
-    """
+    """Read a request with many searches; an error in one does not affect the others."""
     content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise ContentTypeError(content_type, "application/json")

@@ -63,11 +63,7 @@ class NewItem(StrictBody):
     )
 
     def image_item(self) -> ImageItem:
-        """Return the item as an image to add.
-
-        Raises:
-            InputError: If the item has no image.
-        """
+        """Return the item as an image to add."""
         if self.image is None and self.regions is None:
             raise InputError(f"item {self.id!r}: an image item requires an image")
         return ImageItem(
@@ -80,11 +76,7 @@ class NewItem(StrictBody):
         )
 
     def text_item(self) -> TextItem:
-        """Return the item as a text to add.
-
-        Raises:
-            InputError: If the item has no text, or has fields for images only.
-        """
+        """Return the item as a text to add."""
         if self.text is None:
             raise InputError(f"item {self.id!r}: a text item requires text")
         if any(part is not None for part in (self.image, self.regions, self.uri)):
@@ -102,16 +94,7 @@ class NewItemList(StrictBody):
 
 
 async def read_new_items(request: Request, service: Service) -> list[NewItem]:
-    """Read a request with one item, JSON or multipart, or with a JSON list of them.
-
-    Raises:
-        ContentTypeError: If the content type is neither of the two.
-        InputError: If the body is malformed, has too many items, or a field is unknown, missing or
-            impossible.
-        BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
-            read).
-        RateLimitedError: If the client may not add so many items now.
-    """
+    """Read a request with one item, JSON or multipart, or with a JSON list of them."""
     body = await read_body(request, service, json_fields=("metadata",), many=True)
     items = body.fields.get("items") if body.kind == "json" else None
     if isinstance(items, list):

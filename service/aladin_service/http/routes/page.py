@@ -82,12 +82,7 @@ class _PageContent:
 
 
 def _send(name: str, request: Request) -> Response:
-    """Answer with a file of the page, or with 304 if the browser has it.
-
-    Args:
-        name: Name of a file in ``service/aladin_service/page``.
-        request: Request for the file.
-    """
+    """Answer with a file of the page, or with 304 if the browser has it."""
     content = _read(name)
     # Revalidated at every visit: after an update, old scripts would run in new pages.
     headers = {"Cache-Control": "no-cache", "ETag": content.tag, "Vary": "Accept-Encoding"}

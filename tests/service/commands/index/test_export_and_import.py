@@ -26,7 +26,7 @@ def test_an_index_goes_out_and_comes_in_again(
     result = aladin("index", "import", out, *words, "--filter-fields", "number")
     assert (result.exit_code, result.stdout) == (0, f"{again}: generation 1, 6 images, 12 texts\n")
     info = json.loads(aladin("index", "info", again, "--json").stdout)
-    assert info["collections"]["images"]["token_dtype"] == "int8"
+    assert info["images"]["token_dtype"] == "int8"
     for query in ("a red dog runs", "a star"):
         words = [query, "-k", 6, "--filter", '{"number": {"lt": 5}}', "--json"]
         before = json.loads(aladin("search", index_folder, *words).stdout)

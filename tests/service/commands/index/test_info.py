@@ -14,7 +14,6 @@ from aladin_index.generations.info import describe
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint_files import read_model_id
 from aladin_service.cli import app
-from aladin_service.reports.index_facts import index_facts, taken_over_line
 
 
 def info(*words: object) -> Result:
@@ -26,7 +25,7 @@ def info(*words: object) -> Result:
 
 def test_an_index_without_a_calibration_says_so(index_folder: Path) -> None:
     result = info(index_folder)
-    assert "none, not calibrated" in result.stdout
+    assert "calibration none" in " ".join(result.stdout.split())
     assert "warning" not in result.stderr
     assert json.loads(info(index_folder, "--json").stdout)["calibration"] is None
 
@@ -34,41 +33,25 @@ def test_an_index_without_a_calibration_says_so(index_folder: Path) -> None:
 def test_a_calibration_is_told_with_what_it_is_worth(calibrated_index: Path) -> None:
     result = info(calibrated_index)
     shown = " ".join(result.stdout.split())
-    assert "fitted on 40 photos and 40 texts (captions.jsonl, val)" in shown
-    figures = (
-        "calibration error 0.020; AUROC of any match 0.900; nothing matches: said of 40% of "
-        "queries without a match, and of 5% of those with one"
-    )
+    assert "fitted on data captions.jsonl, split val, photos 40, texts 40," in shown
+    figures = "figures ece 0.02, auroc 0.9, false alarms 0.05, detected 0.4"
     assert shown.count(figures) == 2
     told = json.loads(info(calibrated_index, "--json").stdout)["calibration"]
     assert told["fitted_on"]["photos"] == 40
     assert "data_sample" not in told["fitted_on"]
 
 
-def test_the_facts_name_a_calibration_of_the_first_stage(
+def test_a_calibration_of_other_photos_is_a_warning(
     index_folder: Path, make_calibration: Callable[..., Calibration]
 ) -> None:
-    made = make_calibration("any")
-    direction = replace(made.image_to_text, aligned=False)
-    described = replace(describe(index_folder), calibration=replace(made, image_to_text=direction))
-    facts = dict(index_facts(described))
-    assert facts["  image to text"].startswith("by the first stage alone; calibration error 0.020")
-    assert facts["  text to image"].startswith("calibration error 0.020")
-
-
-def test_a_calibration_of_other_photos_is_named(
-    index_folder: Path, make_calibration: Callable[..., Calibration]
-) -> None:
-    made = make_calibration("any")
-    described = replace(describe(index_folder), calibration=replace(made, other_photos=True))
-    assert (taken_over_line(described) or "").startswith(
+    made, facts = make_calibration("any"), describe(index_folder)
+    [warning] = replace(facts, calibration=replace(made, other_photos=True)).warnings()
+    assert warning.startswith(
         "the probabilities are not used: they were fitted on captions.jsonl, to which most photos "
         "of this index do not belong; to fit them"
     )
-    fact = dict(index_facts(described))["probabilities"]
-    assert fact.startswith("not used, most photos are of other data: fitted on 40 photos")
-    assert taken_over_line(replace(described, calibration=made)) is None
-    assert taken_over_line(replace(described, calibration=None)) is None
+    assert replace(facts, calibration=made).warnings() == []
+    assert facts.warnings() == []
 
 
 def test_index_build_says_it_in_one_line(
@@ -85,4 +68,4 @@ def test_index_build_says_it_in_one_line(
     assert built.exit_code == 0, built.stderr
     said = [line for line in built.stderr.splitlines() if "probabilities" in line]
     assert len(said) == 1
-    assert said[0].startswith("the probabilities are not used")
+    assert said[0].startswith("warning: the probabilities are not used")

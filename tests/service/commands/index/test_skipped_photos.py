@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -52,7 +53,8 @@ async def test_a_build_counts_and_names_them(
         "skipped iphone.jxl",
         "skipped link.jpg",
     ]
-    assert "3 skipped" in aladin("index", "info", index).stdout
+    facts = json.loads(aladin("index", "info", index, "--json").stdout)
+    assert (facts["images"]["skipped"], facts["skipped"]["total"]) == (3, 3)
     async with service(index=index) as client:
         skipped = (await client.get("/v1/index")).json()["skipped"]
     assert skipped["total"] == 3
@@ -82,7 +84,8 @@ def test_each_part_of_a_build_names_its_own(
     ]
     merged = aladin("index", "merge", tmp_path / "1", tmp_path / "2", "--out", tmp_path / "all")
     assert "generation 1, 2 images" in merged.stdout
-    assert "2, 3 skipped" in aladin("index", "info", tmp_path / "all").stdout
+    facts = json.loads(aladin("index", "info", tmp_path / "all", "--json").stdout)
+    assert (facts["images"]["count"], facts["images"]["skipped"]) == (2, 3)
 
 
 def test_photos_are_added_like_that(index_folder: Path, photos: Path, tmp_path: Path) -> None:

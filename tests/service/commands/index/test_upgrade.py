@@ -19,7 +19,7 @@ def run(*words: object, code: int = 0) -> tuple[str, str]:
 
 
 def model_of(index: Path) -> str:
-    return json.loads(run("index", "info", index, "--json")[0])["model_id"]
+    return json.loads(run("index", "info", index, "--json")[0])["model"]["id"]
 
 
 def test_an_upgrade_and_its_rollback_change_the_model(
