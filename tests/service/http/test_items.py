@@ -17,7 +17,7 @@ from PIL import Image
 
 from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_service.http.routes import index as index_route
+from aladin_index.generations import info
 from aladin_service.item_sources import image_items
 
 pytestmark = pytest.mark.anyio
@@ -158,7 +158,7 @@ async def test_the_index_is_described(service: Service, index_folder: Path) -> N
 async def test_a_large_collection_does_not_take_all(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_route, "MAX_ITEMS", 6)
+    monkeypatch.setattr(info, "MAX_ITEMS", 6)
     async with service() as client:
         described = (await client.get("/v1/index")).json()
     assert described["images"]["takes_all"] and not described["texts"]["takes_all"]
