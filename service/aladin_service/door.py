@@ -63,11 +63,7 @@ def _plain_query(
 
 
 def picture_bytes(picture: Picture, source: str) -> tuple[bytes, str]:
-    """Return the bytes of a picture's file, and its name in errors: `source`, or its path.
-
-    Raises:
-        OSError: If the file cannot be read.
-    """
+    """Return the bytes of a picture's file, and its name in errors: `source`, or its path."""
     if isinstance(picture, bytes):
         return picture, source
     if isinstance(picture, str | os.PathLike):
@@ -151,15 +147,7 @@ class Local:
         *,
         reads_photos: bool = True,
     ) -> None:
-        """Open the live generation.
-
-        Args:
-            path: Folder of the index.
-            device: Where the network and the searches run.
-            first_stage: Retrieval of the candidates on that device.
-            detector: Finds the regions of photos, see `detector_for`.
-            reads_photos: Whether photos will be searched with, which may need the detector.
-        """
+        """Open the live generation."""
         from aladin_index.devices.search_device import SearchDevice
         from aladin_index.open import open_backend
         from aladin_index.search.searcher import TwoStageSearcher

@@ -101,12 +101,7 @@ def content_body(
 def form_body(
     fields: Mapping[str, Any], files: Mapping[str, PictureSource]
 ) -> Callable[[], AbstractContextManager[OpenBody]]:
-    """Return a function that opens a form with files, which are read while they are sent.
-
-    Args:
-        fields: Form fields that are not files.
-        files: Files by field name.
-    """
+    """Return a function that opens a form with files, which are read while they are sent."""
     # Texts are sent unchanged and other values as JSON, which is how the service reads forms.
     plain = {
         name: value if isinstance(value, str) else json.dumps(value)
@@ -134,9 +129,6 @@ def read_by(validate_json: Callable[[bytes], T]) -> Callable[[httpx.Response], T
     """Return a function that parses an answer.
 
     It raises ServiceUnreachableError if the answer is invalid: that of some other server.
-
-    Args:
-        validate_json: Function that parses and validates JSON; raises pydantic's ValidationError.
     """
 
     def read(response: httpx.Response) -> T:

@@ -90,15 +90,7 @@ class Attempts:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Start the time limit.
-
-        Args:
-            policy: Limits of the retries.
-            again: Condition for sending the request again.
-            clock: Clock in seconds with an arbitrary starting point.
-            jitter: Function that returns a new number in [0, 1) at each call, so that clients that
-                were rejected together do not retry together.
-        """
+        """Start the time limit."""
         self._policy = policy
         self._again: Again = again
         self._clock = clock
@@ -112,22 +104,14 @@ class Attempts:
         return max(0.0, self._ends_s - self._clock())
 
     def wait_s_after_error(self, error: httpx.RequestError) -> float:
-        """Return how long to wait before the next attempt, after one without an answer.
-
-        Raises:
-            ServiceUnreachableError: If there is no further attempt.
-        """
+        """Return how long to wait before the next attempt, after one without an answer."""
         wait_s = self.after_error(error)
         if wait_s is None:
             raise unreachable(error) from error
         return wait_s
 
     def wait_s_after_answer(self, response: httpx.Response) -> float | None:
-        """Return how long to wait before the next attempt, or None if the answer is a success.
-
-        Raises:
-            ServiceError: If the response is an error, and there is no next attempt.
-        """
+        """Return how long to wait before the next attempt, or None if the answer is a success."""
         if response.is_success:
             return None
         error = error_in(response)
@@ -148,13 +132,7 @@ class Attempts:
         return None
 
     def after_answer(self, status: int, code: str, retry_after_s: float | None) -> float | None:
-        """Return how long to wait after an error answer, or None if it is final.
-
-        Args:
-            status: HTTP status.
-            code: Code of the error.
-            retry_after_s: Wait requested by the service; used even if it is long.
-        """
+        """Return how long to wait after an error answer, or None if it is final."""
         maybe_done = code in _MAYBE_DONE and self._again != "always"
         if status not in (_BUSY, _NOT_READY) or maybe_done:
             return None
@@ -174,15 +152,7 @@ class Attempts:
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Parse a ``Retry-After`` header, which contains seconds or a date.
-
-    Args:
-        value: Value of the header, or None without one.
-        now: Current time for dates, or None to read the clock.
-
-    Returns:
-        Seconds from now, at least 0; None where there is nothing to be read.
-    """
+    """Parse a ``Retry-After`` header, which contains seconds or a date."""
     if value is None:
         return None
     if value.strip().isdecimal():
@@ -209,25 +179,13 @@ class _Body(BaseModel):
 
 
 def error_of(status: int, detail: ErrorDetail, retry_after_s: float | None = None) -> ServiceError:
-    """Make the error for a status.
-
-    Args:
-        status: HTTP status, 300 or above.
-        detail: Error reported by the service.
-        retry_after_s: Value of the answer's ``Retry-After`` header.
-    """
+    """Make the error for a status."""
     kind = _KINDS.get(status, ServiceError)
     return kind(status, detail.code, detail.message, detail.request_id, retry_after_s)
 
 
 def read_error(status: int, body: bytes, retry_after_s: float | None) -> ServiceError:
-    """Make the error that an answer reports.
-
-    Args:
-        status: HTTP status, 300 or above.
-        body: Body of the answer; that of a proxy may have any form.
-        retry_after_s: Value of the answer's ``Retry-After`` header.
-    """
+    """Make the error that an answer reports."""
     try:
         detail = _Body.model_validate_json(body).error
     except ValidationError:
@@ -237,16 +195,7 @@ def read_error(status: int, body: bytes, retry_after_s: float | None) -> Service
 
 
 def connection_settings(url: str, api_key: str | None, timeout_s: float) -> dict[str, Any]:
-    """Return the arguments of the httpx client of a service.
-
-    Args:
-        url: URL of the service, such as ``http://127.0.0.1:8000``.
-        api_key: API key, or None for the one in the environment, if any.
-        timeout_s: Timeout for connecting and for each wait for the network.
-
-    Raises:
-        ConfigError: If the URL is not a valid HTTP URL.
-    """
+    """Return the arguments of the httpx client of a service."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:

@@ -23,11 +23,7 @@ _CHUNK_BYTES = 3 * 2**14
 
 @contextmanager
 def open_picture(source: PictureSource) -> Generator[BinaryIO]:
-    """Open a picture for one request; a file that the caller opened stays open.
-
-    Raises:
-        OSError: If the file cannot be opened.
-    """
+    """Open a picture for one request; a file that the caller opened stays open."""
     if isinstance(source, bytes):
         yield io.BytesIO(source)
     elif isinstance(source, (str, os.PathLike)):
@@ -63,11 +59,7 @@ def picture_name(source: PictureSource) -> str:
 
 
 def picture_bytes(source: PictureSource) -> int | None:
-    """Return the size of a picture without reading it, or None if that is impossible.
-
-    Raises:
-        OSError: If the file does not exist.
-    """
+    """Return the size of a picture without reading it, or None if that is impossible."""
     if isinstance(source, bytes):
         return len(source)
     if isinstance(source, (str, os.PathLike)):
@@ -76,11 +68,7 @@ def picture_bytes(source: PictureSource) -> int | None:
 
 
 def base64_chunks(source: PictureSource) -> Iterator[bytes]:
-    """Read a picture in chunks, as base64.
-
-    Raises:
-        OSError: If the file cannot be read.
-    """
+    """Read a picture in chunks, as base64."""
     with open_picture(source) as file:
         rest = b""
         while chunk := file.read(_CHUNK_BYTES):
@@ -94,15 +82,7 @@ def base64_chunks(source: PictureSource) -> Iterator[bytes]:
 def json_list_chunks(
     name: str, entries: Iterable[tuple[Mapping[str, Any], Mapping[str, PictureSource]]]
 ) -> Iterator[bytes]:
-    """Write a JSON object with one list, whose entries may have files, in chunks.
-
-    Args:
-        name: Name of the list.
-        entries: Fields of each entry (at least one), and its files by field.
-
-    Raises:
-        OSError: If a file cannot be read.
-    """
+    """Write a JSON object with one list, whose entries may have files, in chunks."""
     yield b'{"' + name.encode() + b'":['
     for place, (fields, files) in enumerate(entries):
         written = json.dumps(fields).encode()

@@ -128,11 +128,7 @@ class CommandApp(typer.Typer):
     """A `typer.Typer` whose commands and groups have this module's help."""
 
     def __init__(self, **options: Any) -> None:
-        """Create the group; without arguments it shows its help.
-
-        Args:
-            **options: Options of `typer.Typer`.
-        """
+        """Create the group; without arguments it shows its help."""
         defaults: dict[str, Any] = {
             "cls": Group,
             "no_args_is_help": True,

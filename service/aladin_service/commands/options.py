@@ -75,12 +75,7 @@ def chosen_split(word: str) -> str | None:
 
 
 def opened_regions(regions: Path | None, labels: Path | None) -> RegionStore | None:
-    """Open the regions of --regions and --region-labels, or return None without these.
-
-    Raises:
-        InputError: If there are labels without regions.
-        DataError: If a file cannot be used.
-    """
+    """Open the regions of --regions and --region-labels, or return None without these."""
     from aladin_network.errors import InputError
     from aladin_training.data.regions import open_regions
 
@@ -160,11 +155,7 @@ RayCpusOption = Annotated[
 
 
 def check_ray_options(ray: str | None, workers: int | None, cpus: int | None) -> None:
-    """Reject options for workers without --ray.
-
-    Raises:
-        InputError: If --ray is missing.
-    """
+    """Reject options for workers without --ray."""
     from aladin_network.errors import InputError
 
     for name, value in (("--ray-workers", workers), ("--ray-cpus", cpus)):
@@ -173,12 +164,7 @@ def check_ray_options(ray: str | None, workers: int | None, cpus: int | None) ->
 
 
 def workers_device(ray: Any, device: DeviceName) -> str:
-    """Return torch's name of the device of each worker.
-
-    Args:
-        ray: Module returned by `aladin_index.cluster.ray_encoding.connected`.
-        device: With "auto" every worker gets a CUDA device if any node has one.
-    """
+    """Return torch's name of the workers' device; "auto" is CUDA if any node has one."""
     from aladin_index.cluster.ray_encoding import has_gpus
 
     if device == "auto":
@@ -192,13 +178,8 @@ def workers_device(ray: Any, device: DeviceName) -> str:
 def checked_index(index: Path) -> Path:
     """Return an existing index, and name a wrong path before anything heavy is imported.
 
-    Args:
-        index: Folder of an index; or the name of a library of `aladin photos`, or a folder that
-            only one library follows, for the index of that library.
-
-    Raises:
-        IndexNotReadyError: If there is no index.
-        IndexCorruptError: If the index's first file is not what was written.
+    Beside a folder, the name of a library of `aladin photos` stands for its index, and so does a
+    folder that only one library follows.
     """
     from aladin_index.format.layout import check_index
     from aladin_network.errors import IndexNotReadyError
@@ -259,11 +240,7 @@ _FACTORS = {"": 1, "B": 1} | {
 
 
 def parse_bytes(text: str) -> int:
-    """Parse a number of bytes: ``8GiB`` (8 x 1024^3), ``1.5 GB`` (1.5 x 1000^3), ``4096``.
-
-    Raises:
-        BadParameter: If `text` is not a size.
-    """
+    """Parse a number of bytes: ``8GiB`` (8 x 1024^3), ``1.5 GB`` (1.5 x 1000^3), ``4096``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     if match is None or match[2] not in _FACTORS:
         units = ", ".join(unit for unit in _FACTORS if unit)
@@ -294,11 +271,7 @@ StrictOption = Annotated[
 
 
 def metadata_limits(max_bytes: int | None) -> MetadataLimits:
-    """Return the limits for metadata.
-
-    Args:
-        max_bytes: Value of --max-metadata, or None for the default.
-    """
+    """Return the limits for metadata."""
     from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 
     return DEFAULT_METADATA_LIMITS if max_bytes is None else MetadataLimits(max_bytes=max_bytes)
@@ -308,15 +281,7 @@ def metadata_limits(max_bytes: int | None) -> MetadataLimits:
 
 
 def set_log_format(chosen: LogFormat | None = None, *, brief: bool = False) -> None:
-    """Set the format of all following log messages.
-
-    Args:
-        chosen: Format given on the command line, or None for that of ALADIN_LOG_FORMAT.
-        brief: Whether to show few messages; see `LogSetup`.
-
-    Raises:
-        ConfigError: If a variable ALADIN_... has an impossible value.
-    """
+    """Set the format of all following log messages."""
     from aladin_service.settings import read_settings
 
     format = read_settings().log_format if chosen is None else chosen

@@ -34,12 +34,7 @@ class PassLines:
     """Prints the first complete pass, those with changes, and skipped files once on stderr."""
 
     def __init__(self, print_pass: Callable[[SyncReport], None], skipped: str) -> None:
-        """Start before the first pass.
-
-        Args:
-            print_pass: Prints a pass; can be sent to another process if this object is.
-            skipped: Words before the id and the reason of a skipped file.
-        """
+        """Start before the first pass."""
         self._print_pass = print_pass
         self._skipped = skipped
         self._is_first = True

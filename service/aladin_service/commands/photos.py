@@ -136,12 +136,7 @@ def photos(
 
 
 def _for_photos(model: str) -> Path:
-    """Return the checkpoint of a model that can search photos.
-
-    Raises:
-        CheckpointError: If there is no such model, it cannot be converted, or was never trained to
-            find photos.
-    """
+    """Return the checkpoint of a model that can search photos."""
     from aladin_network.checkpoint_files import read_config
     from aladin_network.errors import CheckpointError
     from aladin_network.heads.trained import useless_on_photos
@@ -161,11 +156,7 @@ def _has_index(library: Library) -> bool:
 
 
 def _check_photos(folders: Sequence[Path], exclude: Sequence[str]) -> None:
-    """Check that one of the folders has a file that looks like a photo.
-
-    Raises:
-        InputError: If none has one.
-    """
+    """Check that one of the folders has a file that looks like a photo."""
     from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
     from aladin_training.data.folder import walk_files
     from aladin_training.data.folder_rules import FolderRules

@@ -30,17 +30,7 @@ MAX_DRAWN = 20
 
 
 def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
-    """Reject an impossible drawing before searching.
-
-    Args:
-        out: The file to be written.
-        hits: Number of requested hits.
-        explain: Whether the evidence will be drawn.
-
-    Raises:
-        InputError: If there is nothing to draw, there are too many hits, or the file has another
-            format.
-    """
+    """Reject an impossible drawing before searching."""
     if not explain:
         raise InputError("--out: expected --explain too, for it is the evidence that is drawn")
     if out.suffix.lower() != ".png":
@@ -51,15 +41,7 @@ def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
 
 
 def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
-    """Write drawings below one another; the file is complete or does not exist.
-
-    Args:
-        out: The file to be written.
-        drawings: At least one drawing, best hit first.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
+    """Write drawings below one another; the file is complete or does not exist."""
     from aladin_service.evidence.png import stack_pngs
 
     drawing = stack_pngs(list(drawings))

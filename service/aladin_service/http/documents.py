@@ -76,11 +76,7 @@ _PHOTO_SCHEMA: dict[str, Any] = {
 
 
 def document_schema(*, items: bool) -> dict[str, Any]:
-    """Describe a document for the OpenAPI document.
-
-    Args:
-        items: Whether a document may be an item of the index.
-    """
+    """Describe a document for the OpenAPI document."""
     fields: dict[str, dict[str, Any]] = {"text": {"type": "string"}, "image": _PHOTO_SCHEMA}
     if items:
         fields["id"] = {
@@ -163,13 +159,7 @@ def _photo(text: str, where: str) -> PhotoQuery:
 
 
 def read_documents(values: object, name: str, *, items: bool) -> list[GivenDocument]:
-    """Read the documents of a JSON body; see `read_document`.
-
-    Args:
-        values: Parsed JSON: a list.
-        name: Name of the field.
-        items: Whether documents may be items of the index.
-    """
+    """Read the documents of a JSON body; see `read_document`."""
     listed = cast(list[object], values)
     return [read_document(each, f"{name}[{n}]", items=items) for n, each in enumerate(listed)]
 
@@ -177,17 +167,7 @@ def read_documents(values: object, name: str, *, items: bool) -> list[GivenDocum
 async def check_pixels(
     service: ServiceState, documents: Sequence[GivenDocument], needed: tuple[str, ...] = ()
 ) -> None:
-    """Limit the pixels of all photos of a request.
-
-    Args:
-        service: Service state with the limits.
-        documents: Documents of one request.
-        needed: Sources of the photos without which there is no answer.
-
-    Raises:
-        ImageError: If a photo that is needed cannot be decoded.
-        ImageTooLargeError: If all photos together have too many pixels.
-    """
+    """Limit the pixels of all photos of a request."""
     photos = tuple(each for each in documents if isinstance(each, PhotoQuery))
     most = service.settings.max_document_pixels
     if photos and await service.workers.call(CountPixels(photos, most, needed)) > most:
@@ -198,15 +178,7 @@ async def check_pixels(
 
 
 async def check_model(service: ServiceState, name: str | None) -> None:
-    """Refuse a request for another model than that of the live index.
-
-    Args:
-        service: Service state.
-        name: Requested model, or None for any.
-
-    Raises:
-        UnknownModelError: If it is another one.
-    """
+    """Refuse a request for another model than that of the live index."""
     if name not in (None, ANY_MODEL):
         served = (await service.workers.call(DescribeModel())).name
         if name != served:
@@ -216,22 +188,7 @@ async def check_model(service: ServiceState, name: str | None) -> None:
 async def encode_documents(
     service: ServiceState, documents: Sequence[Document], how: EncodeJob
 ) -> list[EncodedDocument | InputError]:
-    """Encode documents; they enter the queues as places become free.
-
-    Args:
-        service: Service state.
-        documents: Documents of one request.
-        how: Job whose options apply to all of them.
-
-    Returns:
-        The encoded documents, in their order, or why one cannot be encoded.
-
-    Raises:
-        AnswerTooLargeError: If the vectors that are to be answered are too large together.
-        OverloadedError: If the queues are full, too many such requests are running, or the model is
-            replaced again and again.
-        IndexNotReadyError: If no index is live.
-    """
+    """Encode documents; they enter the queues as places become free."""
     # A single document is admitted like a query; only larger requests are limited in number.
     room = service.batch_room.request() if len(documents) > 1 else nullcontext()
     with room:
@@ -280,19 +237,7 @@ async def _encode_all(
 def skipped_documents(
     found: Sequence[object], name: str, documents: Sequence[Document | ItemQuery]
 ) -> list[SkippedDocument] | None:
-    """Name the documents that cannot be used.
-
-    Args:
-        found: What was made of each document, or an error.
-        name: Field of the documents, named in an error.
-        documents: The documents.
-
-    Returns:
-        The documents, or None if there are none.
-
-    Raises:
-        AladinError: That of the first document, if none can be used.
-    """
+    """Name the documents that cannot be used."""
     errors = {n: each for n, each in enumerate(found) if isinstance(each, AladinError)}
     if errors and len(errors) == len(found):
         if isinstance(documents[0], TextQuery):  # the errors of photos and items name them
@@ -307,11 +252,7 @@ def skipped_documents(
 
 
 def count_documents(service: ServiceState, values: object, name: str) -> int:
-    """Count the documents of a parsed body before they are looked at, also for the log.
-
-    Raises:
-        InputError: If there are none or too many, or they are not a list.
-    """
+    """Count the documents of a parsed body before they are looked at, also for the log."""
     if not isinstance(values, list):
         raise InputError(f"{name}: expected a list")
     count, limit = len(cast(list[object], values)), service.settings.max_documents

@@ -231,11 +231,7 @@ def _picture(data: bytes, media_type: str) -> ImageContent:
 
 
 def make_server(client: AsyncAladinClient) -> MCPServer[Any]:
-    """Make the server of the tools.
-
-    Args:
-        client: Client of the service, or of the application in this process.
-    """
+    """Make the server of the tools."""
 
     def tool(
         title: str,

@@ -148,11 +148,7 @@ ExifOption = Annotated[
 
 
 def image_limits(max_pixels: int | None) -> ImageLimits:
-    """Return the limits of a photo, with --max-pixels if it is given.
-
-    Raises:
-        ConfigError: If it is larger than any photo.
-    """
+    """Return the limits of a photo, with --max-pixels if it is given."""
     from aladin_network.photos.decoding import DEFAULT_LIMITS
 
     return DEFAULT_LIMITS if max_pixels is None else replace(DEFAULT_LIMITS, max_pixels=max_pixels)

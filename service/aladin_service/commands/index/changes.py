@@ -166,12 +166,7 @@ class _NewItems:
         return self.store if self.finder is None else self.finder
 
     def read(self, target: Target, *, report: bool = True) -> Iterable[SourceItem | SkippedItem]:
-        """Read the images or the texts.
-
-        Args:
-            target: Which of the two.
-            report: Log lines of texts that are skipped.
-        """
+        """Read the images or the texts."""
         from aladin_service.item_sources import images_of_all, photo_places, texts_of_all
         from aladin_training.data.folder_rules import FolderRules
 

@@ -91,15 +91,7 @@ def print_generation(
     skipped: Sequence[SkippedItem] = (),
     more: str = "",
 ) -> None:
-    """Print the contents of the live generation and, on stderr, the skipped items.
-
-    Args:
-        index: Folder of the index.
-        generation: Number of the live generation.
-        counts: Number of images and of texts.
-        skipped: Items that could not be used.
-        more: Text for the end of the line.
-    """
+    """Print the contents of the live generation and, on stderr, the skipped items."""
     from aladin_index.generations.info import describe
     from aladin_network.photos.skipped import skipped_lines
 
@@ -113,12 +105,7 @@ def print_generation(
 
 
 def warn_of_places(places: PhotoPlaces, rules: FolderRules | None = None) -> None:
-    """Print, on stderr, which photos are outside of their source's folder, and what was skipped.
-
-    Args:
-        places: Where the photos are.
-        rules: What of a folder was skipped without being named, or None for another source.
-    """
+    """Print, on stderr, which photos are outside of their source's folder, and what was skipped."""
     if rules is not None and rules.summary is not None:
         typer.echo(f"not looked at: {rules.summary}", err=True)
     if places.warning is not None:

@@ -33,14 +33,8 @@ class SourcesCommand(Command):
 def repeat_option(words: list[str], flags: set[str], *, needs_argument: bool) -> list[str]:
     """Write --images and --texts before each of the words that follow them.
 
-    Args:
-        words: Command line after the name of the command.
-        flags: Options without a value.
-        needs_argument: Whether the command has a required argument. If it is at no other place, the
-            last word after one of the options is the argument.
-
-    Returns:
-        The command line with one value for each option; what follows ``--`` is unchanged.
+    If the command needs an argument that is at no other place, the last word after one of the
+    options is the argument; what follows ``--`` is unchanged.
     """
     end = words.index("--") if "--" in words else len(words)
     result: list[str] = []

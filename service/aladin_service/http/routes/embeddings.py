@@ -137,13 +137,7 @@ class _Asked(NamedTuple):
 
 
 async def read_embeddings_body(request: Request, service: Service) -> _Asked:
-    """Read a request for embeddings.
-
-    Raises:
-        InputError: If the body is malformed, has token ids instead of texts, or too many inputs.
-        BodyTooLargeError: If it exceeds a limit.
-        RateLimitedError: If the client may not request so many now.
-    """
+    """Read a request for embeddings."""
     read = await read_json_object(request, service, many=True)
     given = read.fields.get("input")
     inputs: object = given if isinstance(given, list) else [given]

@@ -76,11 +76,7 @@ async def get_photo(
 
 
 def check_size(service: ServiceState, size: int | None) -> None:
-    """Check the size of a photo that is asked for.
-
-    Raises:
-        InputError: If it is larger than the settings allow.
-    """
+    """Check the size of a photo that is asked for."""
     largest = service.settings.max_photo_size_px
     if size is not None and size > largest:
         raise InputError(f"size: at most {largest} px, got {size}")
@@ -116,14 +112,7 @@ class ExplainBody(StrictBody, Asked):  # pyright: ignore[reportGeneralTypeIssues
 
 
 async def read_explain_body(request: Request, service: Service) -> ExplainBody:
-    """Read a request with a photo, JSON or multipart.
-
-    Raises:
-        ContentTypeError: If the content type is neither of the two.
-        InputError: If the body is malformed, or a field is unknown, missing or impossible.
-        BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
-            read).
-    """
+    """Read a request with a photo, JSON or multipart."""
     body = await read_body(request, service, json_fields=("box",))
     validate, strict = ExplainBody.model_validate, body.kind == "json"
     try:
@@ -229,11 +218,7 @@ async def _draw(request: Request, service: ServiceState, job: DrawEvidence) -> R
 
 
 def _known_versions(if_none_match: str | None) -> frozenset[str]:
-    """Return the versions that a client has.
-
-    Args:
-        if_none_match: If-None-Match header of the request, or None without one.
-    """
+    """Return the versions that a client has."""
     return frozenset(_ETAG.findall(if_none_match or ""))
 
 
@@ -241,10 +226,6 @@ def _answer_version(version: str, picture: PhotoBytes | None) -> Response:
     """Answer with a picture that may be replaced or deleted at any time.
 
     Clients must revalidate it each time (ETag).
-
-    Args:
-        version: 64 hexadecimal digits.
-        picture: Picture, or None if the client already has it.
     """
     headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache"}
     if picture is None:

@@ -165,13 +165,7 @@ class _Asked(NamedTuple):
 
 
 async def read_rerank_body(request: Request, service: Service) -> _Asked:
-    """Read a request to re-rank.
-
-    Raises:
-        InputError: If the body is malformed, or has too many documents.
-        BodyTooLargeError: If it exceeds a limit.
-        RateLimitedError: If the client may not request so many now.
-    """
+    """Read a request to re-rank."""
     read = await read_json_object(request, service, many=True)
     listed: object = read.fields.get("documents")
     if isinstance(listed, dict):  # vLLM's object of the parts of a message

@@ -186,12 +186,7 @@ class SearchGate:
     """
 
     def __init__(self, app: ASGIApp, workers: Workers) -> None:
-        """Wrap an application.
-
-        Args:
-            app: Application that answers all other requests.
-            workers: Workers, which know the number of waiting queries.
-        """
+        """Wrap an application."""
         self._app = app
         self._workers = workers
         # Access control lets no other method pass.
