@@ -70,7 +70,7 @@ def test_each_photo_is_scored_by_its_own_regions(
         torch.testing.assert_close(evaluation.matching_scores[row], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_what_is_frozen_is_read_once(
+def test_a_frozen_network_of_regions_reads_each_photo_once(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = recipe_of(folder, f"data.cache={tmp_path}", frozen=True)

@@ -213,7 +213,7 @@ def test_checkpointed_gradients_are_the_same(build_frozen: Callable[..., AladinM
         (TuneConfig(checkpointing=True), "no gradient checkpointing"),
     ],
 )
-def test_what_an_encoder_cannot_do_is_found_before_anything_changes(
+def test_an_impossible_tuning_is_refused_before_the_encoder_changes(
     config: TuneConfig, message: str, build_frozen: Callable[..., AladinModel]
 ) -> None:
     architecture = {

@@ -269,7 +269,7 @@ def test_damaged_photos_are_left_out_before_training(
     assert len({items.key(row, view) for row in range(2) for view in range(2)}) == 4
 
 
-def test_what_a_cache_holds_is_not_decoded_again(
+def test_photos_in_a_cache_are_not_decoded_again(
     photos: list[PhotoFile],
     tmp_path: Path,
     frozen_model: AladinModel,

@@ -148,17 +148,6 @@ def test_links_to_photos_count_and_links_to_folders_do_not(photos: Path) -> None
     assert found == ["a.png", "b.JPG", "link.png", "sub/c.webp"]
 
 
-def test_splits_are_subfolders(tmp_path: Path) -> None:
-    for split in ("train", "val"):
-        (tmp_path / split / "dogs").mkdir(parents=True)
-        Image.new("RGB", (4, 4)).save(tmp_path / split / "dogs" / "1.png")
-        (tmp_path / split / "dogs" / "1.txt").write_text("a dog\n")
-    (record,) = read_records(tmp_path, "val")
-    assert record.id == "val/dogs/1.png"
-    with pytest.raises(DataError, match="no split 'test'"):
-        read_records(tmp_path, "test")
-
-
 def test_a_folder_without_photos(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no photo"):
         read_records(tmp_path)

@@ -92,6 +92,8 @@ def test_the_same_records_from_every_format(
         if source.suffix != ".json":  # Karpathy's has no metadata
             assert [record.metadata for record in records] == [{"n": 1}] * 3, source
         assert [record.id for record in iter_records(source, "val")] == ids[2:], source
+        with pytest.raises(DataError, match=r"no split 'test', known are \['train', 'val'\]"):
+            read_records(source, "test")
 
 
 def test_several_files_of_one_pattern_are_one_source(sources: list[Path], tmp_path: Path) -> None:
@@ -113,10 +115,15 @@ def test_an_unknown_format_is_refused_before_anything_is_read(tmp_path: Path) ->
     assert str(failure.value) == f"{file}: expected {KNOWN_FORMATS}"
 
 
-def test_a_photo_that_is_missing_is_left_to_who_reads_on(tmp_path: Path) -> None:
-    file = tmp_path / "a.jsonl"
-    file.write_text('{"image": "none.png", "captions": ["x"], "split": "val"}\n')
-    (record,) = iter_records(file)
-    assert record.photo.path == tmp_path / "none.png"
-    with pytest.raises(DataError, match=r"a\.jsonl:1: no such photo"):
-        read_records(file)
+@pytest.mark.parametrize("place", [1, 2, 3, 4])
+def test_a_missing_photo_is_left_to_whoever_reads_on_and_skipped_in_a_data_set(
+    place: int, sources: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "b.png").unlink()
+    assert [record.id for record in iter_records(sources[place])] == ["a.png", "b.png", "c.png"]
+    with (
+        strict_data(True),
+        pytest.raises(DataError, match=r"(: |:4: )(.*: )?no such photo: .*b\.png"),
+    ):
+        read_records(sources[place])
+    assert [record.id for record in read_records(sources[place])] == ["a.png", "c.png"]

@@ -85,16 +85,6 @@ def test_a_line_separator_inside_a_caption_does_not_end_the_line(write: Write) -
     assert read_records(file)[0].captions == ("one\u2028two",)
 
 
-def test_one_split_of_several(write: Write) -> None:
-    file = write(
-        GOOD | {"split": "train"},
-        {"image": "b/ü.png", "captions": ["a cat"], "split": "test"},
-    )
-    assert [record.id for record in read_records(file, "test")] == ["b/ü.png"]
-    with pytest.raises(DataError, match=r"no split 'val', known are \['test', 'train'\]"):
-        read_records(file, "val")
-
-
 def test_photos_without_captions_where_none_are_required(write: Write) -> None:
     file = write({"image": "a.png"})
     (record,) = read_records(file, require_captions=False)
@@ -154,17 +144,3 @@ def test_a_line_that_is_not_utf8(write: Write) -> None:
 def test_an_empty_file(write: Write, lines: tuple[str, ...]) -> None:
     with pytest.raises(DataError, match=r"data\.jsonl: holds no photo"):
         read_records(write(*lines))
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file or folder"):
-        read_records(tmp_path / "data.jsonl")
-
-
-def test_a_file_of_an_unknown_kind(tmp_path: Path) -> None:
-    file = tmp_path / "data.xlsx"
-    file.touch()
-    with pytest.raises(
-        DataError, match=r"expected a folder, a photo, \.jsonl, .* or webdataset \.tar"
-    ):
-        read_records(file)

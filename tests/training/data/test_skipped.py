@@ -59,7 +59,7 @@ def test_a_photo_of_a_format_that_is_not_read(photos: Path, name: str, reason: s
     assert str(photos) not in skipped.reason
 
 
-def test_what_is_no_photo_is_not_named(photos: Path) -> None:
+def test_files_that_are_no_photos_are_passed_over_silently(photos: Path) -> None:
     for name in ("good.txt", "notes.md", "clip.mov", ".hidden.jxl"):
         (photos / name).write_bytes(b"x")
     (photos / "link.md").symlink_to("nowhere.md")

@@ -106,7 +106,7 @@ def test_members_before_the_cut_are_read_before_the_error(write_tar: Callable[..
         (b"{}" * 512, "not a tar"),
     ],
 )
-def test_what_is_no_tar(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_file_that_is_no_tar_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "a.tar"
     path.write_bytes(content)
     with pytest.raises(DataError, match=reason):

@@ -128,7 +128,7 @@ def test_a_header_of_another_kind_is_refused(
         load_negatives(path, MINED_FROM)
 
 
-def test_what_is_no_such_file_at_all(path: Path, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused(path: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         load_negatives(tmp_path / "none", MINED_FROM)
     with pytest.raises(DataError, match="not a file of mined negatives"):

@@ -1,4 +1,4 @@
-"""Mining a file: the progress that is given is the one that is told."""
+"""Mining a file: a given progress receives every unit of work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Recorder(NullProgress):
         self.done[unit] = self.done.get(unit, 0) + count
 
 
-def test_a_given_progress_is_told_of_everything(tiny_checkpoint: Path, tmp_path: Path) -> None:
+def test_a_given_progress_receives_every_unit(tiny_checkpoint: Path, tmp_path: Path) -> None:
     lines: list[str] = []
     for number in range(5):
         Image.new("RGB", (40, 40), (40 * number, 90, 200)).save(tmp_path / f"{number}.png")

@@ -66,7 +66,7 @@ def test_no_more_photos_wait_than_the_buffer_holds() -> None:
     assert lanes.first_waiting == lanes.entered == 200
 
 
-def test_which_photos_of_an_unfilled_batch_are_left_out_changes() -> None:
+def test_another_photo_is_left_out_of_an_unfilled_batch_in_each_epoch() -> None:
     left = {photo for epoch in range(100) for photo in set(range(9)) - set(drawn(9, 4, 100, epoch))}
     assert left == set(range(9))
 

@@ -224,7 +224,7 @@ def test_a_task_joins_after_its_epochs(build_tiny: Callable[..., AladinModel]) -
     assert joined == [False, False, True, True]
 
 
-def test_what_is_frozen_may_keep_its_dropout(build_tiny: Callable[..., AladinModel]) -> None:
+def test_frozen_parts_keep_their_dropout_on_demand(build_tiny: Callable[..., AladinModel]) -> None:
     model = build_tiny()
     config = stage({"matching": MATCHING}, train=("matching",), frozen_dropout=True)
     task = JointTask(model, config)

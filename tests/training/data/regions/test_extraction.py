@@ -52,7 +52,7 @@ def test_every_photo_gets_a_file_that_is_read_again(tmp_path: Path) -> None:
         assert (found.labels, found.size_px, found.detector) == (("pixel",), (4, 3), "corner")
 
 
-def test_what_is_there_is_not_looked_at_again(tmp_path: Path) -> None:
+def test_photos_that_have_regions_are_not_detected_again(tmp_path: Path) -> None:
     photos = records(tmp_path, ["a", "b", "c"])
     out = tmp_path / "out"
     extract_regions(photos[:2], Corner(), out)
