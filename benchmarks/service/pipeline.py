@@ -56,7 +56,7 @@ def answer_batch(worker: Worker, queries: Sequence[Query]) -> list[Answered]:
         for query in queries
     ]
     answers: list[Answered] = []
-    for answer in worker.answer(jobs):
+    for answer in worker.do(jobs, lambda _: True):
         if isinstance(answer, Exception):
             raise answer
         assert isinstance(answer, Answered)  # only documents have answers of another kind

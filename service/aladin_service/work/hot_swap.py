@@ -93,6 +93,8 @@ class LiveIndex:
         self._on_attempt = on_attempt
         self._warm_up = warm_up
         self._source: IndexSource | None = None
+        # Returns an identifier of the published generation: of the source, once it is known.
+        self._published: Callable[[], Hashable | None] = self._before_source
         self._searcher: TwoStageSearcher | None = None
         self._changer: ItemChanger | None = None
         self._checkpoint: Checkpoint | None = None
@@ -187,6 +189,7 @@ class LiveIndex:
                 self._close_index()
             self._searcher = self._changer = self._checkpoint = self._close_index = None
             self._source = self._seen = self._refused = None
+            self._published = self._before_source
 
     def try_to_open(self) -> None:
         """Open the live generation if it is valid; log the reason if it is refused."""
@@ -231,9 +234,7 @@ class LiveIndex:
             return IndexNotReadyError("no index is live yet")
         return IndexNotReadyError("the live generation of the index is damaged")
 
-    def _published(self) -> Hashable | None:
-        if self._source is not None:
-            return self._source.published()
+    def _before_source(self) -> Hashable | None:
         return "not opened yet" if holds_index(self.path) else None
 
     def _find_source(self) -> IndexSource:
@@ -242,6 +243,7 @@ class LiveIndex:
             self._source = find_source(
                 self.path, self._opening.access, self._opening.device, warm=self._opening.warm
             )
+            self._published = self._source.published
         self._source.start(self.try_to_open)
         return self._source
 

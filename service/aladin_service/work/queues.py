@@ -24,7 +24,12 @@ from aladin_network.errors import (
     WorkerDiedError,
 )
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import QUEUE_NAMES, QueuedWork, QueueName, WorkAnswer
+from aladin_service.search.job import (
+    QUEUE_NAMES,
+    QueuedWork,
+    QueueName,
+    WorkAnswer,
+)
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.batch_times import BatchTimes
 from aladin_service.work.worker import JOB_QUEUES, Job, JobQueueName, Work, without_traceback
@@ -123,12 +128,14 @@ class Batch(Taken):
 
     is_timed = True
 
-    def __init__(self, queue: QueueName, waiting: Sequence[Waiting], of: QueryQueue) -> None:
+    def __init__(
+        self, queue: QueueName, waiting: Sequence[Waiting], of: QueryQueue, *, was_alone: bool
+    ) -> None:
         self.queue: QueueName = queue
         self.waiting = waiting
         self.work = self.jobs = [cast(QueuedWork, each.work) for each in waiting]
         self.started_s = time.monotonic()
-        self.was_alone = len(waiting) == 1 and of.is_idle
+        self.was_alone = was_alone
         self.answered = self.uncached = 0
         self._queues: QueryQueue | None = of  # until the batch is finished
 
@@ -154,7 +161,8 @@ class Batch(Taken):
 
     def finish(self, error: Exception | None = None) -> None:
         for waiting in self.waiting:
-            waiting.settle(error or WorkerDiedError())
+            if not waiting.result.done():
+                waiting.settle(error or WorkerDiedError())
         if self._queues is not None:
             self._queues.end(self)
             self._queues = None
@@ -179,8 +187,9 @@ class _Queues(ABC, Generic[N]):
     def refusal(self, queue: N) -> OverloadedError | NoWorkerError | None:
         """Return the error with which more work would be refused, or None if admitted."""
 
-    async def _result(self, queue: N, work: object) -> Any:
+    async def answer(self, work: QueuedWork | Job[Any]) -> Any:
         """Queue work and wait for its result; cancelling the wait withdraws it at once."""
+        queue = cast(N, work.queue)
         if self._closed:
             raise ShuttingDownError
         if (refusal := self.refusal(queue)) is not None:
@@ -253,10 +262,6 @@ class JobQueue(_Queues[JobQueueName]):
         self._name: JobQueueName = name
         self._most = most
 
-    async def do(self, job: Job[T]) -> T:
-        """Wait for a job's result; cancelling the wait withdraws a waiting job."""
-        return cast(T, await self._result(self._name, job))
-
     def refusal(self, queue: JobQueueName) -> OverloadedError | NoWorkerError | None:  # noqa: ARG002
         if self._no_worker:
             return NoWorkerError()
@@ -296,15 +301,6 @@ class QueryQueue(_Queues[QueueName]):
         self._times: dict[QueueName, BatchTimes] = {name: BatchTimes() for name in QUEUE_NAMES}
         self._running: set[Batch] = set()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no query runs or waits."""
-        return not self._running and not self.waiting
-
-    async def answer(self, job: QueuedWork) -> Any:
-        """Queue a query or a document and wait for its answer; cancelling withdraws it."""
-        return await self._result(job.queue, job)
-
     def refusal(self, queue: QueueName) -> OverloadedError | NoWorkerError | None:
         if self._no_worker:
             return NoWorkerError()
@@ -337,7 +333,8 @@ class QueryQueue(_Queues[QueueName]):
         finally:
             self._pulling -= 1
         taken = [self._queues[chosen].popleft() for _ in range(count)]
-        batch = Batch(chosen, taken, self)
+        was_alone = count == 1 and not self._running and not self.waiting
+        batch = Batch(chosen, taken, self, was_alone=was_alone)
         self._running.add(batch)
         if self.waiting:
             self._wake_one()
@@ -351,7 +348,7 @@ class QueryQueue(_Queues[QueueName]):
             self._times[batch.queue].observe(
                 batch.answered,
                 time.monotonic() - batch.started_s,
-                alone=batch.was_alone and self.is_idle,
+                alone=batch.was_alone and not self._running and not self.waiting,
                 cached=not batch.uncached,
             )
 
@@ -411,7 +408,7 @@ class Queues:
 
     async def call(self, job: Job[T]) -> T:
         """Wait for a job's result in its queue."""
-        return await self.jobs[job.queue].do(job)
+        return await self.jobs[job.queue].answer(job)
 
     def takes(self) -> dict[str, Callable[[], Awaitable[Taken | None]]]:
         """Return by name what each thread of a worker waits for its work in."""

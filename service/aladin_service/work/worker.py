@@ -27,7 +27,7 @@ from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.photos.photo_bytes import ThumbnailCache
-from aladin_service.search.encoder import EncodingCache, QueryEncoder, always, query_networks
+from aladin_service.search.encoder import EncodingCache, QueryEncoder, query_networks
 from aladin_service.search.job import (
     Answered,
     EncodeJob,
@@ -156,38 +156,32 @@ class Worker:
         self._encoder.check_detector(self.live.searcher().index.checkpoint.model)
 
     def do(self, work: Work, is_wanted: IsWanted) -> Any:
-        """Answer a batch, see `answer`, or return the result of a job.
+        """Return the result of a job, or by place those of a batch.
 
-        A job that nobody waits for any more may end with a `WithdrawnError`.
+        In place of the answer to a query or of an encoded document is why there is none: an
+        `AladinError` about it, another exception if something unforeseen happened, None if nobody
+        waits for it. Raises what concerns all of a batch, or the job: no index is live, or its
+        vector database does not respond. A job that nobody waits for may end with a
+        `WithdrawnError`.
         """
-        if not isinstance(work, Job):
-            return self.answer(work, is_wanted)
-        with wanted_while(partial(is_wanted, 0)):
-            return work.run(self)
+        if isinstance(work, Job):
+            with wanted_while(partial(is_wanted, 0)):
+                return work.run(self)
+        self.live.refresh()
+        searcher = self.live.searcher()  # the same one for all: a batch has one generation
+        if isinstance(work[0], EncodeJob):  # then all are documents
+            documents = cast(Sequence[EncodeJob], work)
+            return self._encoder.documents.encode(searcher, documents, is_wanted)
+        return self.answer(searcher, cast(Sequence[SearchJob], work), is_wanted)
 
     def encode(self, searcher: TwoStageSearcher, query: PlainQuery) -> Term:
         """Encode one query for a job; recent encodings are cached."""
         return self._encoder.encode_one(searcher, query)
 
     def answer(
-        self, batch: Sequence[QueuedWork], is_wanted: IsWanted = always
-    ) -> list[WorkAnswer | Exception | None]:
-        """Answer queries, or encode documents, of which a batch has one kind, together.
-
-        Returns by place the answer, or why there is none: an `AladinError` about the query, another
-        exception if something unforeseen happened, None if nobody waits for it. Raises the error
-        that concerns all of them: no index is live, or its vector database does not respond.
-        """
-        self.live.refresh()
-        searcher = self.live.searcher()  # the same one for all: a batch has one generation
-        if isinstance(batch[0], EncodeJob):
-            documents = cast(Sequence[EncodeJob], batch)
-            return [*self._encoder.documents.encode(searcher, documents, is_wanted)]
-        return self._search(searcher, cast(Sequence[SearchJob], batch), is_wanted)
-
-    def _search(
         self, searcher: TwoStageSearcher, jobs: Sequence[SearchJob], is_wanted: IsWanted
     ) -> list[WorkAnswer | Exception | None]:
+        """Encode queries together, then search with them together; see `do`."""
         until_s = [
             math.inf
             if job.options.timeout_ms is None

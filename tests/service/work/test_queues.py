@@ -76,7 +76,7 @@ async def test_a_refused_photo_leaves_memory_when_its_client_has_the_error() -> 
     job = Refuse(photo)
     del photo
     with pytest.raises(ImageError, match="damaged"):
-        await queue.do(job)
+        await queue.answer(job)
     del job
     await worker
     await asyncio.sleep(0)  # what woke this task up refers to the error
@@ -90,11 +90,13 @@ async def test_as_many_jobs_are_accepted_as_workers_are_free_and_some_may_wait(
     queue = JobQueue("read", most)
     serving = [asyncio.create_task(serve(queue, 2)) for _ in range(workers)]
     await asyncio.sleep(0)  # each waits for a job
-    burst = await asyncio.gather(*(queue.do(Nothing()) for _ in range(6)), return_exceptions=True)
+    burst = await asyncio.gather(
+        *(queue.answer(Nothing()) for _ in range(6)), return_exceptions=True
+    )
     assert [type(each) for each in burst] == [type(None)] * accepted + [OverloadedError] * (
         6 - accepted
     )
-    await asyncio.gather(*(queue.do(Nothing()) for _ in range(2 * workers - accepted)))
+    await asyncio.gather(*(queue.answer(Nothing()) for _ in range(2 * workers - accepted)))
     await asyncio.gather(*serving)
 
 
@@ -103,7 +105,7 @@ async def test_a_withdrawn_job_frees_its_place_and_its_photo_at_once() -> None:
     for _ in range(3):  # nobody serves the queue
         photo = Photo()
         gone = weakref.ref(photo)
-        withdrawn = asyncio.create_task(queue.do(Refuse(photo)))
+        withdrawn = asyncio.create_task(queue.answer(Refuse(photo)))
         del photo
         await asyncio.sleep(0)
         withdrawn.cancel()
@@ -112,15 +114,15 @@ async def test_a_withdrawn_job_frees_its_place_and_its_photo_at_once() -> None:
         del withdrawn
         gc.collect()
         assert gone() is None
-    kept = asyncio.create_task(queue.do(Nothing()))
+    kept = asyncio.create_task(queue.answer(Nothing()))
     await serve(queue, 1)
     await kept
 
 
 async def test_a_job_withdrawn_in_the_same_turn_is_passed_over() -> None:
     queue = JobQueue("read", 2)
-    withdrawn = asyncio.create_task(queue.do(Refuse(Photo())))
-    kept = asyncio.create_task(queue.do(Nothing()))
+    withdrawn = asyncio.create_task(queue.answer(Refuse(Photo())))
+    kept = asyncio.create_task(queue.answer(Nothing()))
     await asyncio.sleep(0)
     withdrawn.cancel()
     await serve(queue, 1)

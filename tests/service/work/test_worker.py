@@ -64,10 +64,10 @@ def job(query: Query | str, target: Target = "images", **options: Any) -> Search
 
 
 def answer(
-    worker: Worker, jobs: Sequence[SearchJob], **wanted: Callable[[int], bool]
+    worker: Worker, jobs: Sequence[SearchJob], is_wanted: Callable[[int], bool] = lambda _: True
 ) -> dict[int, Answered | Exception]:
     """Return the answers and errors by place."""
-    results = worker.answer(jobs, **wanted)
+    results = worker.do([*jobs], is_wanted)
     assert len(results) == len(jobs)
     return {place: cast(Any, each) for place, each in enumerate(results) if each is not None}
 

@@ -24,10 +24,10 @@ from aladin_network.errors import (
     WorkerDiedError,
 )
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered, ItemQuery, SearchJob, TextQuery, WorkAnswer
+from aladin_service.search.job import Answered, SearchJob, TextQuery, WorkAnswer
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.jobs import GetItem
-from aladin_service.work.worker import Job, Worker, WorkerPlan
+from aladin_service.work.worker import IsWanted, Job, Worker, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers, WorkerThread
 from tests.service.searching import search_job
 
@@ -119,11 +119,11 @@ async def test_a_query_cancelled_while_it_waits_is_not_answered(
         begun, go_on = threading.Event(), threading.Event()
         real, taken = worker.answer, list[str]()
 
-        def slow(jobs: list[SearchJob], is_wanted: Callable[[int], bool]) -> Answers:
+        def slow(searcher: object, jobs: list[SearchJob], is_wanted: IsWanted) -> Answers:
             taken.extend(job.query.text for job in jobs if isinstance(job.query, TextQuery))
             begun.set()
             assert go_on.wait(10)
-            return real(jobs, is_wanted)
+            return real(searcher, jobs, is_wanted)
 
         monkeypatch.setattr(worker, "answer", slow)
         first = asyncio.create_task(workers.search(search_job("first", k=1)))
@@ -145,7 +145,7 @@ async def test_a_dead_thread_fails_its_batch_is_reported_and_replaced(
     async with running(index_folder, query_threads=1) as (workers, worker):
         real = worker.answer
 
-        def die(jobs: list[SearchJob], _: Callable[[int], bool]) -> Answers:
+        def die(_: object, jobs: list[SearchJob], __: IsWanted) -> Answers:
             assert len(jobs) == 2
             raise SystemExit
 
@@ -232,10 +232,10 @@ async def test_stopping_finishes_what_runs_and_the_queries_that_wait(
         begun, go_on = threading.Event(), threading.Event()
         real = worker.answer
 
-        def slow(jobs: list[SearchJob], is_wanted: Callable[[int], bool]) -> Answers:
+        def slow(searcher: object, jobs: list[SearchJob], is_wanted: IsWanted) -> Answers:
             begun.set()
             assert go_on.wait(10)
-            return real(jobs, is_wanted)
+            return real(searcher, jobs, is_wanted)
 
         monkeypatch.setattr(worker, "answer", slow)
         hold = Hold()
@@ -270,16 +270,6 @@ async def test_stopping_cancels_work_that_does_not_end(
         assert "shutdown timeout (0.05 s)" in caplog.text
         hold.go_on.set()
         job.cancel()
-
-
-async def test_errors_of_queries_reach_their_own_clients_only(index_folder: Path) -> None:
-    async with running(index_folder, max_wait_ms=60_000) as (workers, _):
-        queries = [TextQuery("a dog"), TextQuery(" "), ItemQuery("plain"), TextQuery("a star")] * 5
-        results = await asyncio.gather(
-            *(workers.search(search_job(query, k=1)) for query in queries), return_exceptions=True
-        )
-    kinds = [type(result) for result in results]
-    assert kinds == [Answered, InputError, Answered, Answered] * 5
 
 
 async def test_a_thread_runs_one_function_after_the_other_and_returns_errors() -> None:
