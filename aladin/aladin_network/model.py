@@ -35,6 +35,7 @@ from aladin_network.heads.attention import AttentionHead
 from aladin_network.heads.matching import MatchingHead
 from aladin_network.heads.tower_start import fit_to_towers, start_as
 from aladin_network.heads.trunk import Trunk
+from aladin_network.inference import PHOTOS_AT_A_TIME, Throughput
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.masking import masked_mean
 from aladin_network.scoring.scores import (
@@ -230,6 +231,14 @@ class AladinModel(nn.Module):
         for part in (converted.text, converted.alignment, converted.matching):
             part.to(torch.bfloat16)
         return converted
+
+    def on_threads(self, count: int) -> AladinModel:  # noqa: ARG002  a graph has its own threads
+        """Return the network itself: torch's threads are those of the process."""
+        return self
+
+    def throughput(self) -> Throughput:
+        """Return one caller: torch's own threads share every batch."""
+        return Throughput(self, callers=1, photos_a_call=PHOTOS_AT_A_TIME)
 
     @property
     def score_names(self) -> tuple[ScoreName, ...]:

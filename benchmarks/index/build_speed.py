@@ -42,7 +42,6 @@ from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings, EncodeSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.graphs.loading import load_for_inference, load_graphs
-from aladin_network.graphs.network import for_throughput
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.inference import Network, encode_images, tokenize
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
@@ -133,7 +132,7 @@ class _Kind:
         """Measure each engine, and a build."""
         calls_of = _photo_calls if self.items == "images" else _text_calls
         for name, network in self.networks.items():
-            calls, callers = calls_of(network, self.sources), for_throughput(network).callers
+            calls, callers = calls_of(network, self.sources), network.throughput().callers
             self.found.setdefault(name, []).append(_rate(calls, callers, self.options.seconds))
         sources = (self.sources, None) if self.items == "images" else (None, self.sources)
         figures = _build(self.options.checkpoint, *sources)
@@ -160,7 +159,7 @@ class Calls(NamedTuple):
 
 
 def _photo_calls(model: Network, images: Sequence[ImageItem]) -> Calls:
-    network, _, photos_a_call = for_throughput(model)
+    network, _, photos_a_call = model.throughput()
     encoder = item_encoder("images", model, EncodeSettings())
     ready = [encoder.decode(item, encoder.read(item)).value for item in images[:_READY_PHOTOS]]
     groups = [ready[at : at + photos_a_call] for at in range(0, len(ready), photos_a_call)]
@@ -170,7 +169,7 @@ def _photo_calls(model: Network, images: Sequence[ImageItem]) -> Calls:
 
 def _text_calls(model: Network, texts: Sequence[TextItem]) -> Calls:
     """Batches of up to 32 texts of the same length: nothing is padded."""
-    network = for_throughput(model).network
+    network = model.throughput().network
     by_length: dict[int, list[str]] = {}
     for item in texts[:_READY_TEXTS]:
         by_length.setdefault(int(tokenize(model, [item.text]).mask.sum()), []).append(item.text)

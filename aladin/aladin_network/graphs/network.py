@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -20,7 +20,7 @@ from aladin_network.errors import CheckpointError
 from aladin_network.graphs.files import PIXELS, GraphManifest
 from aladin_network.graphs.onnx_runtime import GraphSource
 from aladin_network.graphs.threads import compute_threads
-from aladin_network.inference import PHOTOS_AT_A_TIME, Network
+from aladin_network.inference import Network, Throughput
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Precision
@@ -132,9 +132,9 @@ class GraphNetwork:
         readers = self.image.encoder, self.text.encoder
         return GraphNetwork(self.config, *readers, self._graphs, count)
 
-    def on_one_thread(self) -> tuple[GraphNetwork, int]:
-        """Return the network for callers that compute on their own threads, and their number."""
-        return self.on_threads(1), self._threads
+    def throughput(self) -> Throughput:
+        """Return one thread for each photo."""
+        return Throughput(self.on_threads(1), callers=self._threads, photos_a_call=1)
 
     def warm(self, *modalities: Modality) -> None:
         """Load graphs before the first batch."""
@@ -162,30 +162,4 @@ def query_network(
     """
     if modality == "text":
         return model.with_texts_in_bfloat16() if precision == "bfloat16" else model
-    is_graph = isinstance(model, GraphNetwork)
-    return model.on_threads(photo_threads) if is_graph and photo_threads is not None else model
-
-
-class Throughput(NamedTuple):
-    """How a network encodes most items in a time.
-
-    Attributes:
-        callers: Number of threads that call it at the same time.
-        photos_a_call: Number of photos that a thread encodes together.
-    """
-
-    network: Network
-    callers: int
-    photos_a_call: int
-
-
-def for_throughput(model: Network) -> Throughput:
-    """Return how to encode many items.
-
-    Threads that compute a batch each lose less than those that share one, and a graph takes no
-    less time for a photo that has company. Torch's own threads share every batch, so a network of
-    torch is called by one thread at a time.
-    """
-    if isinstance(model, GraphNetwork):
-        return Throughput(*model.on_one_thread(), photos_a_call=1)
-    return Throughput(model, callers=1, photos_a_call=PHOTOS_AT_A_TIME)
+    return model if photo_threads is None else model.on_threads(photo_threads)

@@ -17,7 +17,6 @@ from aladin_index.settings import EncodeSettings
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.readers import PhotoReader
 from aladin_network.errors import InputError, brief
-from aladin_network.graphs.network import for_throughput
 from aladin_network.inference import (
     Network,
     encode_documents,
@@ -266,7 +265,7 @@ def item_encoder(
     on_read: Callable[[ImageItem, bytes], None] | None = None,
 ) -> ItemEncoder:
     """Return an encoder of many images or texts, which has all processors to itself."""
-    network, callers, photos = for_throughput(model)
+    network, callers, photos = model.throughput()
     if target == "texts":
         return TextEncoder(network, callers)
     check_regions(model, regions)

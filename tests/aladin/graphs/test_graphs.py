@@ -20,7 +20,7 @@ from aladin_network.graphs import onnx_runtime
 from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
 from aladin_network.graphs.loading import load_for_inference, load_graphs
-from aladin_network.graphs.network import GraphNetwork, for_throughput, query_network
+from aladin_network.graphs.network import GraphNetwork, query_network
 from aladin_network.graphs.onnx_runtime import Graph
 from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
@@ -84,18 +84,18 @@ def test_many_callers_get_the_numbers_of_one(
 
     monkeypatch.setattr(onnx_runtime, "Graph", counted)
     model = load_graphs(exported_checkpoint).model
-    network, callers, photos_a_call = for_throughput(model)
+    network, callers, photos_a_call = model.throughput()
     assert (callers, photos_a_call) == (2, 1)
     expected = [encode_photos(model, [photo]) for photo in photos(4)]
     with ThreadPoolExecutor(callers) as pool:
         found = pool.map(lambda photo: encode_photos(network, [photo]), photos(4))
     for ours, theirs in zip(found, expected, strict=True):
         assert_same(ours, theirs)
-    again = for_throughput(model).network
+    again = model.throughput().network
     assert_same(encode_photos(again, photos(1)), expected[0])
     assert len(opened) == 2  # for one thread and for two
     by_torch = load_checkpoint(exported_checkpoint).model
-    assert for_throughput(by_torch) == (by_torch, 1, PHOTOS_AT_A_TIME)
+    assert by_torch.throughput() == (by_torch, 1, PHOTOS_AT_A_TIME)
 
 
 def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -> None:
