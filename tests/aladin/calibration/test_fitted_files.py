@@ -14,8 +14,6 @@ from aladin_network.calibration.calibration import CALIBRATION, Calibration, wri
 from aladin_network.calibration.fitted_files import (
     UNCORRECTED,
     copy_fitted,
-    correction_id,
-    is_fitted_with,
     read_fitted,
     store_correction,
 )
@@ -99,19 +97,6 @@ def test_a_calibration_of_other_scores_is_refused(
     with pytest.raises(CheckpointError, match="aladin calibrate") as raised:
         read_fitted(folder, model_id)
     assert f"correction {ids[beside]!r}, found one of {ids[recorded]!r}" in str(raised.value)
-
-
-def test_a_correction_is_known_by_its_constants(
-    make_calibration: Callable[..., Calibration],
-) -> None:
-    constants = make_correction("a", 0.5).constants
-    assert constants.id == make_correction("a", 0.5).constants.id
-    assert constants.id != make_correction("b", 0.5).constants.id
-    calibration = make_calibration("a")
-    assert is_fitted_with(calibration, None)
-    assert not is_fitted_with(calibration, constants)
-    assert is_fitted_with(fitted_with(calibration, correction_id(constants)), constants)
-    assert not is_fitted_with(fitted_with(calibration, constants.id), None)
 
 
 def test_no_calibration_is_left_while_a_correction_is_stored(

@@ -107,18 +107,6 @@ def test_the_beginning_of_a_text_with_a_number_of_tokens(encoder: HFTextEncoder)
     assert encoder.shortened("", 1) == ""
 
 
-def test_padding_changes_no_state(encoder: HFTextEncoder) -> None:
-    texts = ["a circle", "a small red circle above a striped blue square"]
-    together = encoder(encoder.preprocess(texts))
-    for row, text in enumerate(texts):
-        alone = encoder(encoder.preprocess([text]))
-        length = alone.states.shape[1]
-        torch.testing.assert_close(
-            together.states[row, :length], alone.states[0], atol=1e-5, rtol=1e-5
-        )
-        assert not together.mask[row, length:].any()
-
-
 def test_training_groups_texts_by_length(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,17 +88,6 @@ def test_a_batch_without_padding_stays_as_it_is() -> None:
     assert layout_of(whole).rows(states) is states
 
 
-def test_packed_rows_return_to_their_places() -> None:
-    mask = torch.tensor([[True, False, True], [False, True, False]])
-    layout = Packed(mask)
-    states = torch.arange(12.0).view(2, 3, 2)
-    assert layout.rows(states).tolist() == [[0.0, 1.0], [4.0, 5.0], [8.0, 9.0]]
-    back = layout.sequences(layout.rows(states))
-    assert torch.equal(back, states * mask.unsqueeze(-1))
-    of_items = layout.of_items(torch.tensor([[[1.0]], [[2.0]]]))
-    assert of_items.tolist() == [[1.0], [1.0], [2.0]]
-
-
 def test_a_stack_without_layers_changes_nothing() -> None:
     states = torch.randn(1, 2, 8)
     stack = TransformerStack(8, 0, 2, 16, 0.0)
