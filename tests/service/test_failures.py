@@ -28,11 +28,13 @@ from aladin_service.failures import exit_code, one_line
         (ZeroDivisionError("division by zero"), 1),
     ],
 )
-def test_two_means_that_the_user_can_put_it_right(error: Exception, code: int) -> None:
+def test_errors_that_a_user_can_fix_exit_with_2_and_others_with_1(
+    error: Exception, code: int
+) -> None:
     assert exit_code(error) == code
 
 
-def test_a_failure_is_one_line_even_if_its_message_is_not() -> None:
+def test_a_message_of_several_lines_is_printed_as_one() -> None:
     assert one_line(errors.InputError("a\n  b\tc")) == "a b c"
 
 

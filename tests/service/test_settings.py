@@ -65,7 +65,9 @@ def test_a_mistyped_variable_is_refused(
         "ALADIN_CHROMIUM",  # of `make test-browser`
     ],
 )
-def test_variables_of_others_are_no_mistake(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_variables_of_other_programs_are_accepted(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     monkeypatch.setenv(variable, "tcp://10.0.0.1:8000")
     read_settings()
 

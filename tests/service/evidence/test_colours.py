@@ -68,7 +68,7 @@ def test_text_can_be_read_on_every_shade_of_every_colour() -> None:
 
 
 @pytest.mark.parametrize("eyes", SEEN_BY)
-def test_the_colours_are_told_apart_by_all_kinds_of_eyes(eyes: str) -> None:
+def test_colours_are_distinguishable_with_any_colour_vision(eyes: str) -> None:
     seen = [lab(colour, SEEN_BY[eyes]) for colour in PALETTE]
     for one, other in itertools.combinations(seen, 2):
         # A difference of 2.3 is just noticeable.
@@ -84,6 +84,6 @@ def test_a_larger_share_is_darker_and_the_largest_is_the_colour_itself() -> None
         assert shades[-1] == colour
 
 
-def test_after_the_last_colour_the_first_comes_again() -> None:
+def test_colours_repeat_after_the_last_one() -> None:
     assert [colour_of(place) for place in range(9)] == [*PALETTE, *PALETTE[:2]]
     assert len({*PALETTE, INK, GRID, PANEL, AGAINST, WHITE}) == len(PALETTE) + 5

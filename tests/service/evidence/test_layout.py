@@ -115,7 +115,7 @@ def test_nothing_lies_on_anything_else_or_off_the_page(make_pair: MakePair) -> N
             assert apart or one[3] <= other[1] or other[3] <= one[1]
 
 
-def test_text_stands_on_what_it_can_be_read_on(make_pair: MakePair) -> None:
+def test_text_has_the_ink_of_its_background(make_pair: MakePair) -> None:
     page = lay_out(make_pair(TEXT, REGIONS, SCORES), None, [], has_photo=False)
     for place, mark in enumerate(page.marks):
         if isinstance(mark, Text):
@@ -139,7 +139,7 @@ def test_without_a_photo_its_regions_are_drawn(make_pair: MakePair) -> None:
     assert len(thin) >= len(cells)
 
 
-def test_where_boxes_are_not_known_regions_have_their_numbers(make_pair: MakePair) -> None:
+def test_regions_without_boxes_are_named_by_number(make_pair: MakePair) -> None:
     page = lay_out(
         make_pair("red dog", [7, 2], [0.1, 0.2], placed=False), None, [], has_photo=False
     )

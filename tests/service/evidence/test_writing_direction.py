@@ -25,7 +25,7 @@ HEBREW = {"DOG": "כלב", "RED": "אדום", "RUNS": "רץ"}
         ("", ""),
     ],
 )
-def test_words_stand_as_they_are_read(text: str, seen: str) -> None:
+def test_words_of_mixed_scripts_stand_in_reading_order(text: str, seen: str) -> None:
     words = text.split()
     directions, of_text = are_right_to_left([HEBREW.get(word, word) for word in words])
     assert [words[place] for place in visual_order(directions, of_text)] == seen.split()
@@ -39,5 +39,5 @@ def test_every_word_stands_once_in_any_line() -> None:
             assert sorted(order) == list(range(end - start))
 
 
-def test_the_examples_in_the_documentation() -> None:
+def test_the_examples_in_docstrings_hold() -> None:
     assert doctest.testmod(module).failed == 0

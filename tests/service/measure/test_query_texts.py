@@ -113,14 +113,14 @@ def test_made_up_words_replace_one_word_each() -> None:
         assert pairs[0][1] in ("a", "the") or len(pairs) == 1
 
 
-def test_captions_without_a_phrase_ask_nothing(checkpoint: Checkpoint) -> None:
+def test_captions_without_a_phrase_give_no_queries(checkpoint: Checkpoint) -> None:
     found = encode_short_queries(
         checkpoint.model, [record("c", "they are running")], right_by_captions, NullProgress()
     )
     assert found is None
 
 
-def test_texts_that_are_right_for_no_photo_ask_nothing(checkpoint: Checkpoint) -> None:
+def test_texts_that_are_right_for_no_photo_give_no_queries(checkpoint: Checkpoint) -> None:
     def right_answers(texts: Sequence[str], records: Sequence[Record]) -> NDArray[np.bool_]:
         return np.zeros((len(texts), len(records)), dtype=np.bool_)
 

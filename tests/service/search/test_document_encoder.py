@@ -58,7 +58,7 @@ def encode(
         yield run
 
 
-def test_a_mixed_batch(
+def test_texts_and_photos_of_a_batch_get_the_vectors_of_the_network(
     encode: Any, searcher: TwoStageSearcher, query_photo: Image.Image, encoded: Any
 ) -> None:
     photo = PhotoQuery(encoded(query_photo))
@@ -100,7 +100,7 @@ def test_a_document_that_fails_fails_alone(encode: Any) -> None:
     ]
 
 
-def test_what_nobody_waits_for_is_not_encoded(encode: Any) -> None:
+def test_withdrawn_documents_are_not_encoded(encode: Any) -> None:
     results = encode([TextQuery(text) for text in TEXTS], is_wanted=lambda place: place == 1)
     assert (results[0], results[2]) == (None, None)
     assert results[1].batch == 1
@@ -145,7 +145,7 @@ def test_vectors_are_written_for_an_answer(encode: Any) -> None:
     np.testing.assert_allclose(rows, own.vectors.tokens, atol=1e-6)
 
 
-def test_written_numbers_by_hand() -> None:
+def test_vectors_are_written_as_numbers_or_base64() -> None:
     vector = np.array([0.5, -2.0], dtype=np.float32)
     assert write_vectors(vector, "float") == b"[0.5,-2.0]"
     assert write_vectors(np.stack([vector, vector]), "float") == b"[[0.5,-2.0],[0.5,-2.0]]"

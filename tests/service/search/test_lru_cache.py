@@ -16,7 +16,7 @@ class Texts(LruCache[str, str]):
         return len(key) + len(entry)
 
 
-def test_what_was_not_asked_for_the_longest_gives_way() -> None:
+def test_the_least_recently_used_entry_gives_way() -> None:
     cache = Texts(30)
     for name in "abc":
         cache.put(name, name * 9)
@@ -27,7 +27,7 @@ def test_what_was_not_asked_for_the_longest_gives_way() -> None:
     assert [name for name in "acde" if cache.get(name) is not None] == ["d", "e"]
 
 
-def test_the_bytes_have_a_bound_and_are_those_of_the_entries() -> None:
+def test_the_size_is_that_of_the_entries_and_bounded() -> None:
     cache = Texts(500)
     for number in range(1000):
         cache.put(str(number % 300), "." * (1 + number % 40))
@@ -39,7 +39,7 @@ def test_the_bytes_have_a_bound_and_are_those_of_the_entries() -> None:
     assert lone.size_bytes == 1 + 5
 
 
-def test_what_is_larger_than_all_is_not_kept_and_harms_no_other() -> None:
+def test_an_entry_larger_than_the_cache_is_not_kept_and_removes_no_other() -> None:
     cache = Texts(10)
     cache.put("a", "." * 9)
     cache.put("b", "." * 10)
@@ -48,7 +48,7 @@ def test_what_is_larger_than_all_is_not_kept_and_harms_no_other() -> None:
 
 
 @pytest.mark.parametrize(("max_bytes", "is_on"), [(0, False), (1, True)])
-def test_without_bytes_nothing_is_kept(max_bytes: int, is_on: bool) -> None:
+def test_a_cache_of_no_bytes_keeps_nothing(max_bytes: int, is_on: bool) -> None:
     cache = Texts(max_bytes)
     cache.put("a", "a")
     assert cache.get("a") is None

@@ -17,7 +17,7 @@ async def fail(after_s: float, error: Exception) -> None:
     raise error
 
 
-async def test_the_results_of_all_tasks_are_there() -> None:
+async def test_all_tasks_have_results() -> None:
     async with task_group() as group:
         tasks = [group.create_task(asyncio.sleep(0, result=number)) for number in range(3)]
     assert [task.result() for task in tasks] == [0, 1, 2]
@@ -49,7 +49,7 @@ async def test_errors_of_nested_groups_and_of_the_block_are_raised_likewise() ->
             raise ValueError("block")
 
 
-async def test_a_timeout_around_it_stays_one() -> None:
+async def test_a_timeout_of_the_group_is_a_timeout_error() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01), task_group() as group:
             group.create_task(asyncio.sleep(60))

@@ -1,4 +1,4 @@
-"""An index in an engine: what is taken up, what is refused, and what happens while it is away."""
+"""An index in an engine: what is opened, what is refused, and what happens while it is away."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def looking_threads() -> int:
+def polling_threads() -> int:
     return sum(thread.name == "engine-poll" for thread in threading.enumerate())
 
 
-def test_a_new_generation_is_taken_up_by_itself_and_the_old_one_stays_for_who_has_it(
+def test_a_new_generation_is_opened_without_a_request_and_a_search_keeps_its_own(
     world: EngineWorld, live: LiveIndex, index_folder: Path
 ) -> None:
     live.open()
@@ -72,15 +72,19 @@ def test_a_new_generation_is_taken_up_by_itself_and_the_old_one_stays_for_who_ha
     assert answer.generation == 2
 
 
-def test_no_request_looks_at_what_is_live(world: EngineWorld) -> None:
-    with closing(world.live_index(poll_s=1e6)) as live:
+def test_requests_search_without_polling_and_their_calls_are_reported(world: EngineWorld) -> None:
+    reported: list[str] = []
+    report = lambda call: reported.append(call.operation)  # noqa: E731
+    with closing(world.live_index(poll_s=1e6, on_call=report)) as live:
         live.open()
         world.server.calls.clear()
-        world.server.live = 77  # which only a look would find out
+        reported.clear()
+        world.server.live = 77  # which only a poll would find out
         for _ in range(3):
             live.refresh()
             assert hits(live) == 6
         assert set(world.server.calls) == {"search"}
+        assert reported == ["search"] * 3
 
 
 def test_the_service_starts_before_the_engine(world: EngineWorld, live: LiveIndex) -> None:
@@ -117,7 +121,7 @@ def hits_of(world: EngineWorld) -> int:
         return hits(live)
 
 
-def test_nothing_pushed_under_the_name_is_no_error_of_the_engine(
+def test_an_engine_without_a_generation_is_up_and_not_ready(
     world: EngineWorld, live: LiveIndex
 ) -> None:
     world.server.live = None
@@ -128,7 +132,7 @@ def test_nothing_pushed_under_the_name_is_no_error_of_the_engine(
     until(lambda: live.state.generation == 1)
 
 
-def test_an_engine_that_goes_is_noticed_without_a_request_and_back_without_a_hand(
+def test_an_unavailable_engine_is_noticed_and_served_again_without_a_request(
     world: EngineWorld, live: LiveIndex
 ) -> None:
     live.open()
@@ -145,7 +149,7 @@ def test_an_engine_that_goes_is_noticed_without_a_request_and_back_without_a_han
     assert hits(live) == 6
 
 
-def test_it_is_back_when_searches_are_answered_not_when_it_greets(
+def test_an_engine_is_up_again_once_it_answers_searches_not_health_checks(
     world: EngineWorld, live: LiveIndex
 ) -> None:
     live.open()
@@ -159,7 +163,7 @@ def test_it_is_back_when_searches_are_answered_not_when_it_greets(
     until(lambda: live.state.engine == "up")
 
 
-def test_searches_that_fail_in_a_row_are_enough(world: EngineWorld) -> None:
+def test_two_failed_searches_in_a_row_make_the_engine_unavailable(world: EngineWorld) -> None:
     with closing(world.live_index(poll_s=1e6)) as live:
         live.open()
         world.server.down = {"search"}
@@ -198,7 +202,7 @@ def test_a_generation_that_cannot_be_searched_is_refused(
     until(lambda: live.state == LiveState(2, engine="up"))
 
 
-def test_an_engine_that_refuses_ends_the_start(
+def test_an_engine_that_refuses_the_first_poll_fails_the_start(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = MemoryEngine(world.server)
@@ -213,9 +217,7 @@ def test_an_engine_that_refuses_ends_the_start(
         assert live.state.engine == "unavailable"
 
 
-def test_damage_to_the_file_that_names_the_engine_is_told(
-    world: EngineWorld, live: LiveIndex
-) -> None:
+def test_a_damaged_engine_file_is_reported(world: EngineWorld, live: LiveIndex) -> None:
     whole = (world.folder / "engine.json").read_bytes()
     (world.folder / "engine.json").write_bytes(whole[:20])
     with pytest.raises(AladinError, match=r"engine\.json"):
@@ -235,15 +237,6 @@ def test_changes_go_to_the_engine(live: LiveIndex) -> None:
     assert live.searcher().index.collection("texts").count == 12
 
 
-def test_calls_are_told(world: EngineWorld) -> None:
-    told: list[str] = []
-    with closing(world.live_index(on_call=lambda call: told.append(call.operation))) as live:
-        live.open()
-        told.clear()
-        hits(live)
-    assert told == ["search"]  # and none of the looks
-
-
 def test_a_hanging_engine_holds_a_thread_for_two_calls_at_most(world: EngineWorld) -> None:
     client = SlowEngine(world.server, timeout_s=0.05)
     with closing(world.live_index(client, poll_s=1e6)) as live:
@@ -256,7 +249,7 @@ def test_a_hanging_engine_holds_a_thread_for_two_calls_at_most(world: EngineWorl
         assert client.hung == 2
 
 
-def test_a_look_that_ends_after_the_service_opens_nothing(
+def test_a_poll_that_ends_after_the_service_opens_nothing(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_END_S", 0.01)
@@ -281,13 +274,13 @@ def test_a_look_that_ends_after_the_service_opens_nothing(
 
 def test_its_thread_and_its_connection_end_with_it(world: EngineWorld) -> None:
     client = MemoryEngine(world.server)
-    before = looking_threads()
+    before = polling_threads()
     live = world.live_index(client)
     live.open()
-    assert looking_threads() == before + 1
+    assert polling_threads() == before + 1
     live.close()
     assert client.closed
-    assert looking_threads() == before
+    assert polling_threads() == before
     gc.collect()
     with pytest.raises(IndexNotReadyError):
         live.searcher()
