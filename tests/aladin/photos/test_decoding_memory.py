@@ -64,7 +64,7 @@ def test_reservations_never_exceed_the_limit_and_come_in_order() -> None:
     assert memory.held_bytes == 0
 
 
-def test_what_alone_needs_more_than_there_is_is_refused_at_once() -> None:
+def test_a_picture_larger_than_the_memory_is_refused_at_once() -> None:
     memory = DecodingMemory(10)
     with pytest.raises(MemoryLimitError, match=r"photo-7: decoding it takes 11 bytes.* limit 10"):
         memory.reserve(11, "photo-7").__enter__()
@@ -95,7 +95,7 @@ def test_waiting_ends_with_the_patience_or_the_request(patience_s: float) -> Non
     assert memory.held_bytes == 0
 
 
-def test_whoever_hangs_up_leaves_the_queue() -> None:
+def test_a_withdrawn_request_leaves_the_queue() -> None:
     memory, granted = DecodingMemory(10), list[int]()
     is_wanted, ended = threading.Event(), list[BaseException]()
     is_wanted.set()

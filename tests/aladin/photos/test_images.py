@@ -52,7 +52,7 @@ def is_near(colour: tuple[int, ...], expected: tuple[int, ...], tolerance: int =
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM"])
-def test_every_known_format(kind: str) -> None:
+def test_each_known_format_is_decoded(kind: str) -> None:
     options = {"quality": 95} if kind in ("JPEG", "WEBP") else {}
     photo = decode_image(encode(red_above_blue(), kind, **options))
     assert (photo.mode, photo.size) == ("RGB", (16, 32))
@@ -66,7 +66,7 @@ def test_the_format_is_told_by_content_and_not_by_name(tmp_path: Path) -> None:
     assert colour_at(read_image(path), 8, 4) == RED
 
 
-def test_the_first_frame_of_an_animation() -> None:
+def test_an_animation_is_read_as_its_first_frame() -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, BLUE, (0, 255, 0))]
     data = encode(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=50)
     assert colour_at(decode_image(data), 4, 4) == RED
@@ -319,7 +319,7 @@ def test_photos_that_are_cut_short_are_read_by_many_threads_at_once() -> None:
         (b"\xff\xd8\xff\xe0" + b"\x00" * 50, "not an image|damaged"),
     ],
 )
-def test_not_an_image(data: bytes, reason: str) -> None:
+def test_data_that_are_no_image_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(ImageError, match=reason):
         decode_image(data)
 
@@ -361,7 +361,7 @@ def test_the_limits_are_the_callers() -> None:
         decode_image(data, limits=ImageLimits(max_bytes=len(data) - 1))
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="No such file"):
         read_image(tmp_path / "none.png")
     with pytest.raises(ImageError, match="directory"):

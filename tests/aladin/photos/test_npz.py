@@ -38,7 +38,7 @@ def read(limits: RegionLimits = LIMITS, **arrays: Any) -> RegionSet:
         RegionSet(np.zeros((0, 3), np.float32), np.zeros((0, 4), np.float32)),
     ],
 )
-def test_what_is_written_is_read(tmp_path: Path, regions: RegionSet) -> None:
+def test_regions_are_read_as_they_were_written(tmp_path: Path, regions: RegionSet) -> None:
     path = tmp_path / "regions of a photo"
     write_region_npz(path, regions)
     found = read_region_npz(path, "file", LIMITS)
@@ -84,7 +84,7 @@ def test_a_vector_a_column() -> None:
         ({"vectors": np.zeros((1001, 1))}, "expected at most 1000 regions, got 1001"),
     ],
 )
-def test_what_cannot_be_used(arrays: dict[str, Any], message: str) -> None:
+def test_invalid_arrays_are_refused(arrays: dict[str, Any], message: str) -> None:
     with pytest.raises(RegionError, match=f"^upload: .*{message}"):
         read(**arrays)
 
@@ -163,7 +163,7 @@ def header(dtype: str, shape: str) -> str:
         (npy("{" * 5000, "boxes"), "boxes: not an array"),
     ],
 )
-def test_what_is_no_such_file(data: bytes, message: str) -> None:
+def test_files_of_other_kinds_are_refused(data: bytes, message: str) -> None:
     with pytest.raises(RegionError, match=f"^upload: .*{message}"):
         read_region_npz(data, "upload", LIMITS)
 

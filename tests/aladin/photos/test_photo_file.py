@@ -34,7 +34,7 @@ def test_the_limit_counts_the_photo_and_not_its_file(file: Path) -> None:
         PhotoFile(file).read(9)
 
 
-def test_what_is_gone_or_was_cut(file: Path, tmp_path: Path) -> None:
+def test_missing_and_truncated_files_are_errors(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ImageError, match=r"file@8: expected 4 bytes, got 2"):
         PhotoFile(file, 8, 4).read()
     with pytest.raises(ImageError, match="No such file"):

@@ -149,7 +149,7 @@ def test_a_camera_raw_without_a_preview_and_a_damaged_one() -> None:
         decode_image(b"FUJIFILMCCD-RAW" + bytes(100), "a.raf")
 
 
-def test_what_is_a_camera_raw() -> None:
+def test_camera_raws_are_recognised() -> None:
     for start in (
         b"FUJIFILMCCD-RAW 0201",
         b"IIRO",

@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
         (".", False),
     ],
 )
-def test_what_counts_is_where_a_path_leads(root: Path, name: str, held: bool) -> None:
+def test_links_are_resolved_before_a_photo_is_accepted(root: Path, name: str, held: bool) -> None:
     photos = PhotosRoot(root)
     assert photos.holds(root / name) is held
     if name != ".":

@@ -20,7 +20,7 @@ def regions(**changes: Any) -> RegionSet:
     return RegionSet(**(parts | changes))
 
 
-def test_what_is_sound_stays_as_it_is() -> None:
+def test_valid_regions_stay_unchanged() -> None:
     found = regions(size_px=(640, 480), detector="vinvl")
     assert (len(found), found.dim) == (2, 3)
     assert found.vectors.dtype == np.float32
@@ -52,7 +52,7 @@ def test_what_is_sound_stays_as_it_is() -> None:
         ({"detector": "\udc00"}, "expected texts of Unicode"),
     ],
 )
-def test_what_is_not(changes: dict[str, Any], message: str) -> None:
+def test_invalid_regions_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(RegionError, match=message):
         regions(**changes)
 

@@ -145,7 +145,7 @@ def test_nothing_usable_publishes_nothing(tmp_path: Path, tiny_checkpoint: Path)
     assert left_behind(tmp_path / "index") == []
 
 
-def test_what_can_be_refused_is_refused_before_any_work(
+def test_bad_input_is_refused_before_any_work(
     tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
 ) -> None:
     out = tmp_path / "index"

@@ -151,7 +151,7 @@ def test_more_distinct_fields_than_can_have_an_index_are_refused(
     catalogue(tmp_path, items, settings=BuildSettings(filter_fields=("all",))).close()
 
 
-def test_what_a_source_left_out_goes_with_the_items_it_stood_among(tmp_path: Path) -> None:
+def test_skipped_items_belong_to_the_part_of_their_neighbours(tmp_path: Path) -> None:
     before, between, behind = (SkippedItem(f"{name}.heic", "HEIC") for name in ("0", "1a", "3"))
     everything = [before, text("1"), between, text("2"), behind]
     listed = catalogue(tmp_path, everything)

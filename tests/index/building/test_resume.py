@@ -45,7 +45,7 @@ def test_a_damaged_plan_is_not_resumed(tmp_path: Path, content: str) -> None:
     begin(tmp_path, "f00d", SHARDS, resume=False)
 
 
-def test_what_a_kill_left_of_a_discarded_build_is_cleared(tmp_path: Path) -> None:
+def test_a_discarded_build_is_cleared_after_a_kill(tmp_path: Path) -> None:
     begin(tmp_path, "f00d", SHARDS, resume=False)
     (tmp_path / BUILD).rename(tmp_path / f"{BUILD}.discarded")
     discard(tmp_path)

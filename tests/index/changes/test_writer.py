@@ -199,7 +199,7 @@ def test_a_folder_that_is_replaced_in_the_middle_of_a_call_fails_it(
     assert [item_id for _, item_id in lines(root)[0]][-1] == "e"
 
 
-def test_whoever_waits_for_the_lock_gets_that_of_the_folder_that_is_there_then(
+def test_waiting_for_the_lock_ends_with_the_lock_of_the_present_folder(
     root: Path, tmp_path: Path
 ) -> None:
     got: list[bool] = []

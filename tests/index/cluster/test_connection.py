@@ -26,7 +26,7 @@ def test_an_address_where_nobody_listens_is_refused_at_once(scheme: str) -> None
 
 
 @pytest.mark.parametrize("address", ["", "somewhere", "http://127.0.0.1:6379", "host:port"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with (
         pytest.raises(ConfigError, match=f"'{address}': expected HOST:PORT, ray://HOST:PORT, auto"),
         connected(address),

@@ -140,7 +140,7 @@ def test_a_task_that_fails_is_tried_again(
         run(pool)
 
 
-def test_what_takes_every_worker_along_ends_the_build(fake_ray: Any, make_pool: MakePool) -> None:
+def test_a_shard_that_kills_every_worker_ends_the_build(fake_ray: Any, make_pool: MakePool) -> None:
     fake_ray.fate = lambda _, method, order: (
         ActorDiedError() if method == "encode" and order[0] == 20 else None
     )

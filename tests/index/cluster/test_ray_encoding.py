@@ -109,7 +109,7 @@ def test_a_build_goes_on_with_nodes_or_without(
     assert content(tmp_path / "cut") == content(alone)
 
 
-def test_nothing_left_to_encode_starts_no_worker(fake_ray: Any, build: Build, alone: Path) -> None:
+def test_a_finished_build_starts_no_worker(fake_ray: Any, build: Build, alone: Path) -> None:
     assert build(alone, fake_ray, resume=True).generation == 1
     assert fake_ray.actors == []
 

@@ -96,7 +96,7 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path, recipe: WorkerRecip
         ShardWorker(replace(recipe, open_regions=missing)).start()
 
 
-def test_what_ended_workers_left_is_removed_and_nothing_else(
+def test_only_the_folders_of_ended_workers_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from aladin_index.building.builder import build_index
 from aladin_index.changes import writable
@@ -15,13 +14,11 @@ from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import add_items, check_new
 from aladin_index.encode.source_items import ImageItem, TextItem, check_item
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import AddSettings, BuildSettings, MetadataLimits
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import DuplicateItemError, InputError
 from aladin_network.types import NullProgress
-from tests.index.searching import run_search
 
 
 @pytest.fixture(scope="module")
@@ -73,40 +70,18 @@ def test_half_built_and_half_added_is_as_good_as_built(
     assert (counts.added, counts.replaced, counts.kept, counts.skipped) == (11, 0, 0, [])
     assert progress.advanced == 11
     assert add_items(writer, model, "texts", iter(texts[8:]), settings).added == 8
-    one, other = TwoStageSearcher(half), TwoStageSearcher(search_index)
-    for item_id in ("text 3", "text 12", "photo 2", "photo 20"):
-        encoding, modality = other.stored_query(item_id)[:2]
-        added, _ = one.stored_query(item_id)[:2]
-        torch.testing.assert_close(added.embedding, encoding.embedding, atol=1e-5, rtol=0)
-        for target in ("images", "texts"):
-            hits = [
-                run_search(
-                    searcher,
-                    encoding,
-                    modality,
-                    target,
-                    k=99,
-                    explain=True,
-                    text=other.find_item(item_id)[0].text,
-                    size_px=(40, 30),
-                ).hits
-                for searcher in (one, other)
-            ]
-            assert [hit.id for hit in hits[0]] == [hit.id for hit in hits[1]]
-            for left, right in zip(*hits, strict=True):
-                assert left.score == pytest.approx(right.score, abs=2e-3)
-                assert (left.uri, left.text, left.metadata) == (
-                    right.uri,
-                    right.text,
-                    right.metadata,
-                )
-                if left.evidence is not None:
-                    assert [entry.token for entry in left.evidence] == [
-                        entry.token for entry in right.evidence
-                    ]
+    for target in ("images", "texts"):
+        added, built = half.collection(target), search_index.collection(target)
+        assert dict(added.items.ids()).keys() == dict(built.items.ids()).keys()
+        for item_id, row in built.items.ids():
+            ours = added.items.by_id(item_id)
+            theirs = built.items.by_rows([row])[0]
+            assert ours._replace(row=row) == theirs
+            np.testing.assert_allclose(added.embedding(ours.row), built.embedding(row), atol=1e-5)
+            np.testing.assert_allclose(added.tokens(ours.row), built.tokens(row), atol=2e-3)
 
 
-def test_what_was_cut_short_is_gone_on_with(
+def test_an_addition_that_was_cut_short_continues_with_skip(
     half: SearchIndex, writer: ChangesWriter, images: list[ImageItem]
 ) -> None:
     model = half.checkpoint.model
@@ -125,7 +100,7 @@ def test_what_was_cut_short_is_gone_on_with(
     assert half.collection("images").count == 23
 
 
-def test_ids_that_repeat_in_a_source(
+def test_repeated_ids_of_a_source_are_skipped_or_replace(
     half: SearchIndex, writer: ChangesWriter, texts: list[TextItem]
 ) -> None:
     model = half.checkpoint.model
@@ -157,7 +132,7 @@ def test_photos_that_cannot_be_used_are_left_out(
     )
 
 
-def test_all_ids_are_looked_at_before_the_first_is_added(
+def test_known_and_repeated_ids_are_refused_before_the_first_addition(
     half: SearchIndex, writer: ChangesWriter, images: list[ImageItem]
 ) -> None:
     check_new(writer, "images", images[12:], AddSettings())
@@ -192,7 +167,7 @@ def test_all_ids_are_looked_at_before_the_first_is_added(
         ),
     ],
 )
-def test_what_no_index_can_hold_is_refused(item: TextItem, message: str) -> None:
+def test_items_that_cannot_be_stored_are_refused(item: TextItem, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_item(item, "texts")
 

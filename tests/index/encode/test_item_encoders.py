@@ -73,7 +73,7 @@ def test_texts_are_checked_and_encoded(tiny_checkpoint: Path, texts: list[TextIt
 
 
 @pytest.mark.gpu
-def test_what_a_card_encodes_comes_back(
+def test_encodings_of_a_gpu_equal_those_of_the_cpu(
     tiny_checkpoint: Path, images: list[ImageItem], texts: list[TextItem]
 ) -> None:
     on_processor = load_checkpoint(tiny_checkpoint).model

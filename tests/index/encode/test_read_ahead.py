@@ -142,7 +142,7 @@ def test_as_many_threads_encode_as_the_network_allows() -> None:
     assert [item.number for batch in batches for item, _ in batch.usable] == rows
 
 
-def test_so_many_batches_are_ahead_and_no_more() -> None:
+def test_at_most_so_many_batches_are_ahead() -> None:
     """20,000 items are taken from their source as the files are written, not before."""
     encoder, taken = Numbers(), [0]
 
@@ -176,7 +176,7 @@ def test_the_next_batches_are_encoded_while_one_is_written() -> None:
 
 
 @pytest.mark.parametrize("stage", ["decode", "encode"])
-def test_what_breaks_in_a_thread_reaches_the_caller_and_ends_the_rest(stage: str) -> None:
+def test_an_error_in_a_thread_reaches_the_caller_and_ends_the_rest(stage: str) -> None:
     class Broken(Numbers):
         def decode(self, item: Any, data: str) -> Prepared:
             prepared = super().decode(item, data)
@@ -201,5 +201,5 @@ def test_a_strict_job_ends_at_the_batch_with_an_item_of_no_use() -> None:
         next(batches)
 
 
-def test_nothing_to_encode_gives_nothing() -> None:
+def test_no_batches_give_no_batches() -> None:
     assert list(encoded(Numbers(), iter([]))) == []

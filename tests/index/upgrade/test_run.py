@@ -299,7 +299,7 @@ def test_changes_while_the_generation_is_written_are_carried_over(
     verify_index(index_copy)
 
 
-def test_other_metadata_of_an_encoded_text_need_no_encoding(
+def test_replaced_metadata_of_an_encoded_text_need_no_encoding(
     index_copy: Path, new_checkpoint: Path, begin: Begin, changer: ItemChanger, encoded: list[int]
 ) -> None:
     begin(index_copy, 6)  # all photos, in four shards, and twelve texts
@@ -520,7 +520,7 @@ def test_an_index_in_a_vector_database_is_refused(index_copy: Path, new_checkpoi
 
 
 @pytest.mark.parametrize("corrected", [False, True])
-def test_what_is_fitted_to_the_new_model_comes_along(
+def test_fits_of_the_new_model_go_into_the_generation(
     index_copy: Path,
     new_checkpoint: Path,
     images: list[ImageItem],
@@ -559,7 +559,7 @@ def test_a_finished_upgrade_is_done_already(index_copy: Path, new_checkpoint: Pa
     assert not (index_copy / UPGRADE).exists()
 
 
-def test_what_was_fitted_to_the_old_model_is_named(index_copy: Path, new_checkpoint: Path) -> None:
+def test_fits_of_the_old_model_are_named_as_missing(index_copy: Path, new_checkpoint: Path) -> None:
     tune_index(index_copy, TuneOptions(num_queries=4, fidelity=0.5))
     report = upgrade_index(index_copy, new_checkpoint, SETTINGS)
     assert report.fit_anew == ["tune"]

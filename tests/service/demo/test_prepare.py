@@ -51,7 +51,7 @@ class Killed(NullProgress):
                 raise KeyboardInterrupt
 
 
-def test_photos_and_model_of_the_owner(
+def test_given_photos_and_model_are_indexed(
     tmp_path: Path, data_file: Path, tiny_checkpoint: Path
 ) -> None:
     units = Units()

@@ -421,7 +421,7 @@ def test_a_photo_that_becomes_unusable_is_named_and_removed(index: Path, photos:
     assert one_pass(index, photos).added == ["a.png"]
 
 
-def test_other_items_are_left_alone(index: Path, photos: Path, tmp_path: Path) -> None:
+def test_photos_of_other_folders_stay(index: Path, photos: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     paint(other / "a.png", 20)
     paint(other / "i.png", 21)
@@ -661,7 +661,7 @@ def test_a_photo_that_is_edited_while_an_index_is_built_is_encoded_again(
     assert (report.unchanged, report.changed) == (1, ["a.png"])
 
 
-def test_what_a_pass_left_out_is_recorded_with_the_index(index: Path, photos: Path) -> None:
+def test_skipped_files_of_a_pass_are_recorded_with_the_index(index: Path, photos: Path) -> None:
     for name in ("film.MP4", "film.aae", "IMG_1.xmp", "raw", "notes.pdf", ".hidden.jpg"):
         (photos / name).write_bytes(b"x")
     (photos / "bad.png").write_bytes(b"no photo")

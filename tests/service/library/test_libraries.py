@@ -85,7 +85,9 @@ def test_libraries_are_found_again(
         (["a", "a/b"], "a/b is inside .*a: give only the outer folder"),
     ],
 )
-def test_what_is_no_set_of_folders(names: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_sets_of_folders_are_refused(
+    names: list[str], message: str, tmp_path: Path
+) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "file.jpg").touch()
     with pytest.raises(InputError, match=message):

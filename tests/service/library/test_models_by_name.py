@@ -195,7 +195,7 @@ def test_a_recipe_starts_from_a_model_by_name(
         ),
     ],
 )
-def test_what_training_needs_is_checked_before_a_model_is_downloaded(
+def test_data_and_packages_are_checked_before_a_model_is_downloaded(
     split: str, missing: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def download(*words: object) -> Path:

@@ -23,7 +23,7 @@ def test_the_colours_stay_and_the_rest_goes(swapped: bool) -> None:
     assert bare_profile(bare) == bare
 
 
-def test_what_a_number_has_no_room_for_is_not_let_through() -> None:
+def test_tags_with_room_for_text_are_removed() -> None:
     profile = rgb_profile()
     (count,) = struct.unpack_from(">I", profile, 128)
     for place in range(132, 132 + 12 * count, 12):

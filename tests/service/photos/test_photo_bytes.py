@@ -109,7 +109,7 @@ def secrets() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", list(secrets()))
-def test_what_a_file_tells_beside_the_picture_is_not_handed_out(tmp_path: Path, name: str) -> None:
+def test_metadata_are_not_served(tmp_path: Path, name: str) -> None:
     data = secrets()[name]
     assert b"secret" in data
     path = tmp_path / "photo"
@@ -169,7 +169,9 @@ def test_a_photo_is_never_made_larger(turned: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"root:x:0:0:/root", b"<svg/>"])
-def test_what_is_no_photo_any_more_is_not_handed_out(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_no_photo_any_more_is_not_served(
+    tmp_path: Path, content: bytes | None
+) -> None:
     path = tmp_path / "photo.jpg"
     if content is not None:
         path.write_bytes(content)

@@ -122,7 +122,7 @@ def test_frames_of_an_animation_hold_pixels_alone() -> None:
 
 
 @pytest.mark.parametrize(("kind", "orientation"), [("JPEG", 6), ("PNG", 3), ("WEBP", 8)])
-def test_what_is_not_upright_is_written_anew(tmp_path: Path, kind: str, orientation: int) -> None:
+def test_a_turned_photo_is_written_anew(tmp_path: Path, kind: str, orientation: int) -> None:
     path = tmp_path / "photo"
     path.write_bytes(encode(kind, exif=exif(orientation), icc_profile=rgb_profile(swapped=True)))
     photo = PhotoFile(path)
