@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, cast, get_type_hints
+
+from annotated_types import Ge
+from pydantic import Field
 
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
@@ -65,87 +69,124 @@ def _check_depth(metadata: Mapping[str, Any], most: int) -> None:
     raise InputError(f"metadata: expected at most {most} levels of objects and lists")
 
 
-# `BuildSettings.ann` of an index whose searches take all items as candidates.
-EXACT_ALIGN = "exact-align"
-
-
 @dataclass(frozen=True, kw_only=True)
 class EncodeSettings:
     """How items are read, checked and encoded, whoever writes them.
 
-    Attributes:
-        batch_size: Number of items that are encoded and written together; of the texts among them,
-            those of similar length go through the network together.
-        readers: Number of threads that read and decode photos ahead of the network.
-        limits: Resource limits per photo.
-        metadata: Limits of an item's metadata.
-        exif: Whether the metadata in photos are read: see `aladin_network.photos.exif`.
-        strict: Whether the first item that cannot be used ends the job.
+    Bounds and meaning stand with each option's type, from which the command line makes its flags.
     """
 
-    batch_size: int = 64
-    readers: int = 2
+    batch_size: Annotated[
+        int, Ge(1), Field(description="Items that are encoded and written together.")
+    ] = 64  # of the texts among them, those of similar length go through the network together
+    readers: Annotated[int, Ge(1), Field(description="Threads that read and decode photos.")] = 2
     limits: ImageLimits = DEFAULT_LIMITS
     metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
-    exif: bool = True
-    strict: bool = False
+    exif: Annotated[
+        bool,
+        Field(
+            description="Read when, with which camera and where a photo was taken into its"
+            " metadata: taken_at, camera, lat, lon. Whoever may search can see them."
+        ),
+    ] = True
+    strict: Annotated[
+        bool, Field(description="End at the first item that cannot be used, and skip none.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        """Refuse values out of their bounds."""
+        for name, least in _least_values(type(self)).items():
+            value: int | None = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name}: expected at least {least}, got {value}")
+
+
+@functools.cache
+def _least_values(settings: type[EncodeSettings]) -> dict[str, int]:
+    return {
+        name: cast(int, note.ge)
+        for name, hint in get_type_hints(settings, include_extras=True).items()
+        for note in getattr(hint, "__metadata__", ())
+        if isinstance(note, Ge)
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddSettings(EncodeSettings):
-    """Options of adding items.
-
-    Attributes:
-        on_duplicate: What to do if an id exists already, see `ChangesWriter.add`.
-    """
+    """Options of adding items; `on_duplicate` is that of `ChangesWriter.add`."""
 
     on_duplicate: OnDuplicate = "error"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings(EncodeSettings):
-    """Options of a build, beside those of reading and encoding.
+    """Options of a build, beside those of reading and encoding."""
 
-    Attributes:
-        ann: "auto" chooses by the number of items, the memory and the recall asked for, "exact"
-            compares with every item, "exact-align" does, too, and searches find the best of all
-            items by the second stage unless they name a number of candidates; anything else is a
-            FAISS factory string such as "HNSW32,Flat" or "IVF4096,SQ8".
-        memory_budget_bytes: Memory limit of the first stages of all collections, or None for as
-            much as the fastest ones need.
-        ann_recall: Share of the exact nearest items that the first stage has to find, in (0, 1].
-        token_dtype: Storage format of the second stage's tokens.
-        filter_fields: Metadata fields that get an index for filters, or None for all. Filters on
-            other fields also work, by reading every item.
-        default_candidates: Default number of candidates of a search.
-        shard_items: Number of items per shard, rounded up to whole batches; the most that a killed
-            build loses.
-        shards: Number of shards of a collection, instead of `shard_items`, or None to derive it
-            from `shard_items`.
-        part: (i, n) builds the i-th of n parts of the source, for `aladin_index.generations.merge`.
-        device: Device of the network.
-        resume: Continue an interrupted build and keep a live generation unchanged; otherwise
-            everything is built again.
-        replace: Whether the live generation may be replaced, where there is one. A build that is
-            resumed was asked before.
-    """
-
-    ann: str = "auto"
-    memory_budget_bytes: int | None = None
-    ann_recall: float = 0.99
-    token_dtype: TokenDtype = "float16"
-    filter_fields: tuple[str, ...] | None = None
-    default_candidates: int = 100
-    shard_items: int = 2048
-    shards: int | None = None
-    part: tuple[int, int] = (1, 1)
-    batch_size: int = 128
-    device: str = "cpu"
-    resume: bool = False
-    replace: bool = True
+    ann: Annotated[
+        str,
+        Field(
+            description="First stage: chosen by size, memory and recall; exhaustive; exhaustive,"
+            " and searches take all items as candidates of the second stage; or a FAISS factory"
+            " string."  # such as "HNSW32,Flat" or "IVF4096,SQ8"
+        ),
+    ] = "auto"
+    memory_budget_bytes: Annotated[
+        int | None,
+        Ge(1),
+        Field(description="Memory that the first stages may take, e.g. 8GiB; for --ann auto."),
+    ] = None
+    ann_recall: Annotated[
+        float,
+        Field(description="Share of the exact nearest items that the first stage has to find."),
+    ] = 0.99
+    token_dtype: Annotated[
+        TokenDtype, Field(description="Stored form of the second stage's tokens.")
+    ] = "float16"
+    filter_fields: Annotated[
+        tuple[str, ...] | None,
+        Field(description="Metadata fields to index for filters. [default: all]"),
+    ] = None  # filters on other fields also work, by reading every item
+    default_candidates: Annotated[
+        int, Ge(1), Field(description="Candidates of a search that names no number.")
+    ] = 100
+    # Rounded up to whole batches; the most that a killed build loses.
+    shard_items: Annotated[int, Ge(1), Field(description="Items of a shard.")] = 2048
+    shards: Annotated[
+        int | None,
+        Ge(1),
+        Field(
+            description="Pieces in which the work is saved: after a kill, at most one is done"
+            " again. The index is the same for any number. [default: one for about 2,048 items]"
+        ),
+    ] = None
+    part: Annotated[
+        tuple[int, int],
+        Field(
+            description="Build only the I-th of N parts of the source, I from 1, e.g. one on each"
+            " machine; `aladin index merge` merges the parts."
+        ),
+    ] = (1, 1)
+    batch_size: Annotated[
+        int, Ge(1), Field(description="Items that are encoded and written together.")
+    ] = 128
+    device: Annotated[str, Field(description="Where the network runs.")] = "cpu"
+    # Otherwise everything is built again.
+    resume: Annotated[
+        bool,
+        Field(description="Continue the interrupted build of the same items in --out."),
+    ] = False
+    # A build that is resumed was asked before.
+    replace: Annotated[
+        bool,
+        Field(
+            description="Replace the index in --out by a new generation, and go back with `aladin"
+            " index rollback`. The index of a library is never replaced."
+        ),
+    ] = True
 
     def __post_init__(self) -> None:
-        """Reject impossible values."""
+        """Refuse impossible values."""
+        super().__post_init__()
         if self.token_dtype not in TOKEN_DTYPES:
             known = ", ".join(TOKEN_DTYPES)
             raise ConfigError(f"token_dtype: expected one of {known}, got {self.token_dtype!r}")
@@ -153,14 +194,10 @@ class BuildSettings(EncodeSettings):
             raise ConfigError(
                 f"ann_recall: expected more than 0 and at most 1, got {self.ann_recall}"
             )
-        if self.memory_budget_bytes is not None and self.memory_budget_bytes < 1:
-            raise ConfigError(
-                f"memory_budget_bytes: expected at least 1, got {self.memory_budget_bytes}"
-            )
-        for name in ("default_candidates", "shard_items", "shards", "batch_size", "readers"):
-            value: int | None = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}: expected at least 1, got {value}")
         number, parts = self.part
         if not 1 <= number <= parts:
             raise ConfigError(f"part: expected a number from 1 to {parts}, got {number}")
+
+
+# `BuildSettings.ann` of an index whose searches take all items as candidates.
+EXACT_ALIGN = "exact-align"

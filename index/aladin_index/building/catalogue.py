@@ -118,7 +118,7 @@ class Catalogue:
             insert = "INSERT OR REPLACE INTO file_states VALUES (?, ?)"
             self._connection.executemany(insert, found)
         for item_id, reason in self.skipped():
-            digest.update(f"left out {item_id} {reason}\n".encode())
+            digest.update(f"skipped {item_id} {reason}\n".encode())
         return digest.hexdigest()
 
     def close(self) -> None:

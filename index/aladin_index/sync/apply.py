@@ -239,13 +239,13 @@ def _copy_of(source: StoredItem, change: PhotoChange, *, exif: bool) -> StoredIt
     """Return an item for a photo with the size, the regions and what another one tells itself."""
     item = change.item
     fields = (*(EXIF_FIELDS if exif else ()), DAMAGE)
-    told = {name: source.metadata[name] for name in fields if name in source.metadata}
+    own = {name: source.metadata[name] for name in fields if name in source.metadata}
     return source._replace(
         id=item.id,
         uri=item.uri,
         path=str(item.path),
         text=item.text,
-        metadata={**told, **item.metadata},
+        metadata={**own, **item.metadata},
         file_state=change.state.text,
     )
 

@@ -252,11 +252,11 @@ def _cut_webp(data: bytes) -> Iterator[bytes]:
             kept.append((kind, _bare_frame(content)))
         elif kind in _WEBP_PLAIN or kind == b"VP8X":
             kept.append((kind, content))
-    told = _WEBP_TELLING_FLAGS
+    removed = _WEBP_TELLING_FLAGS
     if all(kind != b"ICCP" for kind, _ in kept):
-        told |= _WEBP_PROFILE_FLAG
+        removed |= _WEBP_PROFILE_FLAG
     body = b"".join(
-        _webp_chunk(kind, _without_flags(content, told) if kind == b"VP8X" else content)
+        _webp_chunk(kind, _without_flags(content, removed) if kind == b"VP8X" else content)
         for kind, content in kept
     )
     yield data[:4] + struct.pack("<I", 4 + len(body)) + data[8:12] + body
