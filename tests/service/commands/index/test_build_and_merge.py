@@ -32,8 +32,7 @@ def test_options_reach_the_build(
     given: list[BuildSettings] = []
     build = builder.build_index
 
-    def build_index(*arguments: Any, replace: bool) -> BuildReport:
-        assert not replace
+    def build_index(*arguments: Any) -> BuildReport:
         given.append(arguments[4])
         return build(*arguments[:4])  # these few photos cannot be built as the options say
 
@@ -45,7 +44,7 @@ def test_options_reach_the_build(
     options += ["--part", "2/3", "--batch-size", "16", "--readers", "5", "--device", "auto"]
     assert aladin("index", "build", *source, *options, "--resume").exit_code == 0
     plain, full = given
-    assert plain == BuildSettings(readers=plain.readers)
+    assert plain == BuildSettings(readers=plain.readers, replace=False)
     assert full == BuildSettings(
         ann="IVF16,SQ8",
         memory_budget_bytes=8 * 2**30,
@@ -58,6 +57,7 @@ def test_options_reach_the_build(
         readers=5,
         device=full.device,
         resume=True,
+        replace=False,
     )
 
 
