@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from aladin_index.facts import IndexFacts
-from aladin_network.errors import InputError
+from aladin_index.search.request import one_of
 from aladin_network.types import Target
 from aladin_service.client.calls import Call, Calls, Photo, form_body, read_as
 from aladin_service.client.connection import LISTED_ITEMS, patience
@@ -244,9 +244,7 @@ def _compared(
     read: Callable[[httpx.Response], T],
 ) -> Call[T]:
     """Compare an item with a text, another item or a photo, exactly one of them."""
-    given = sum(value is not None for value in named.values()) + bool(files)
-    if given != 1:
-        raise InputError(f"expected exactly one of text, query_id and a photo, got {given}")
+    one_of({**named, "photo": files or None})
     if files:
         part = {} if box is None else {"box": list(box)}
         return Call(

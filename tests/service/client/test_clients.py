@@ -141,64 +141,183 @@ def form_of(script: Script) -> dict[str, bytes]:
     return found
 
 
-def test_a_search_sends_what_is_given_and_no_more(ask: Ask) -> None:
-    script = Script(httpx.Response(200, json=ANSWER))
-    answer = ask(script, "search_images", "a dog", k=3, rerank=False, filter={"a": [1]})
-    assert script.requests[0].method == "POST"
-    assert script.requests[0].url == "http://host/below/v1/search/images"
-    assert json.loads(script.bodies[0]) == {
-        "text": "a dog",
-        "k": 3,
-        "rerank": False,
-        "filter": {"a": [1]},
-    }
-    assert (answer.hits[0].id, answer.hits[0].score) == ("a", 1.5)
-    assert answer.took_ms.total == 6.5
+BOX = (0.25, 0, 1, 0.5)
+BOX_SENT = [0.25, 0, 1, 0.5]
+MAPS = {
+    "text": "a dog",
+    "match": 0.25,
+    "align": 0.5,
+    "regions": [{"box": [0, 0, 0.5, 1]}, {"box": None}],
+    "words": [
+        {
+            **{"text": "dog", "start": 2, "end": 5, "score": 0.5, "share": 1, "region": 1},
+            "cosines": [0.125, 0.5],
+        }
+    ],
+}
+LISTED: dict[str, Any] = {
+    "items": [{"id": "b", "uri": None, "text": None, "metadata": {}, "size_px": [4, 3]}],
+    "total": 3,
+    "next": "b",
+    "generation": 2,
+}
+PHOTO = NewPhoto("n", b"pixels", text="10", metadata={"year": 3})
+ORDER = {"limit": 2, "sort": "taken_at", "order": "asc", "after": "a&b"}
 
 
-def test_probabilities_are_asked_for_and_read(ask: Ask) -> None:
-    judged: dict[str, Any] = ANSWER | {
-        "hits": [HIT | {"probability": 0.75}],
-        "no_match": False,
-    }
+def call(method: str, *args: Any, **fields: Any) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    return method, args, fields
+
+
+# Of each call the answer, and of its request the method, the path, and what is sent: parameters of
+# the address, a JSON object, or the fields of a form as bytes.
+SENT: list[tuple[Any, Any, str, str, dict[str, Any]]] = [
+    (
+        call("search_images", "a dog", k=3, rerank=False, filter={"a": [1]}, min_probability=0.5),
+        ANSWER,
+        *("POST", "search/images"),
+        {"text": "a dog", "k": 3, "rerank": False, "filter": {"a": [1]}, "min_probability": 0.5},
+    ),
+    (
+        call("search_texts", image=b"pixels", timeout_ms=12.5, filter={"b": 2}, explain=True),
+        ANSWER,
+        *("POST", "search/texts"),
+        {"image": b"pixels", "timeout_ms": b"12.5", "filter": b'{"b": 2}', "explain": b"true"},
+    ),
+    (
+        call("search_images", id="a", box=BOX, sort="-taken_at"),
+        ANSWER,
+        *("POST", "search/images"),
+        {"id": "a", "box": BOX_SENT, "sort": "-taken_at"},
+    ),
+    (
+        call("search_images", image=b"pixels", box=BOX, sort="-taken_at"),
+        ANSWER,
+        *("POST", "search/images"),
+        {"image": b"pixels", "box": b"[0.25, 0, 1, 0.5]", "sort": b"-taken_at"},
+    ),
+    (
+        call("search_images", all=["a dog", SearchPart(id="a", box=BOX, weight=2)], not_=["b"]),
+        ANSWER,
+        *("POST", "search/images"),
+        {
+            "all": [{"text": "a dog"}, {"id": "a", "box": BOX_SENT, "weight": 2}],
+            "not": [{"text": "b"}],
+        },
+    ),
+    (
+        call("search", Search(all=[SearchPart(image=b"xyz")], like=["a"])),
+        ANSWER,
+        *("POST", "search/images"),
+        {"all": [{"image": "eHl6"}], "like": ["a"]},
+    ),
+    (call("list_items"), LISTED, "GET", "items/images", {}),
+    (
+        call("list_items", "texts", filter={"year": [1]}, **ORDER),
+        LISTED,
+        *("GET", "items/texts"),
+        {name: str(value) for name, value in ORDER.items()} | {"filter": '{"year": [1]}'},
+    ),
+    (
+        call("explain", "dogs/1 & 2", "a dog"),
+        MAPS,
+        *("GET", "explain"),
+        {"id": "dogs/1 & 2", "text": "a dog"},
+    ),
+    (
+        call("explain", "dogs/1#0", image=b"pixels"),
+        MAPS,
+        *("POST", "explain"),
+        {"id": b"dogs/1#0", "image": b"pixels"},
+    ),
+    (
+        call("explain_png", "b", query_id="a", box=BOX),
+        b"png",
+        *("GET", "explain.png"),
+        {"id": "b", "query_id": "a", "box": "0.25,0,1,0.5"},
+    ),
+    (
+        call("explain_png", "b", image=b"pixels", box=BOX),
+        b"png",
+        *("POST", "explain.png"),
+        {"id": b"b", "box": b"[0.25, 0, 1, 0.5]", "image": b"pixels"},
+    ),
+    (
+        call("add_photo", PHOTO, "skip"),
+        ADDED,
+        *("POST", "items/images"),
+        {"id": b"n", "image": b"pixels", "text": b"10", "metadata": b'{"year": 3}'},
+    ),
+    (
+        call("add_photos", [PHOTO, NewPhoto("m", b"", uri="u")]),
+        ADDED,
+        *("POST", "items/images"),
+        {
+            "items": [
+                {"id": "n", "metadata": {"year": 3}, "text": "10", "image": "cGl4ZWxz"},
+                {"id": "m", "metadata": {}, "uri": "u", "image": ""},
+            ]
+        },
+    ),
+    (
+        call("add_text", NewText("t", "words"), "replace"),
+        ADDED,
+        *("POST", "items/texts"),
+        {"items": [{"id": "t", "metadata": {}, "text": "words"}]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "answer", "method", "path", "sent"), SENT)
+def test_a_request_has_what_is_given_and_no_more(
+    ask: Ask, asked: Any, answer: Any, method: str, path: str, sent: dict[str, Any]
+) -> None:
+    name, args, fields = asked
+    body = {"content": answer} if isinstance(answer, bytes) else {"json": answer}
+    script = Script(httpx.Response(200, **body))
+    ask(script, name, *args, **fields)
+    (request,) = script.requests
+    assert (request.method, request.url.path) == (method, f"/below/v1/{path}")
+    if method == "GET":
+        assert dict(request.url.params) == sent
+    elif request.headers["content-type"] == "application/json":
+        assert json.loads(script.bodies[0]) == sent
+    else:
+        assert form_of(script) == sent
+    if name.startswith("add"):
+        how = args[1] if len(args) > 1 else "error"
+        assert dict(request.url.params) == {"on_duplicate": how}
+
+
+def test_answers_are_read(ask: Ask) -> None:
+    judged = ANSWER | {"hits": [HIT | {"probability": 0.75}], "no_match": False}
+    years = {"name": "year", "kind": "number", "least": 1, "greatest": 2.5, "values": None}
     script = Script(
-        httpx.Response(200, json=judged),
-        httpx.Response(200, json=judged),
-        # Of a service before there were any.
-        httpx.Response(200, json={"answers": [judged, ANSWER], "took_ms": 3.0}),
+        *(httpx.Response(200, json=each) for each in (judged, ANSWER, LISTED, MAPS)),
+        httpx.Response(200, json={"images": [years], "texts": None}),
     )
-    one = ask(script, "search_images", "a dog", min_probability=0.5)
-    assert json.loads(script.bodies[0]) == {"text": "a dog", "min_probability": 0.5}
-    ask(script, "search_texts", image=b"pixels", min_probability=0.5)
-    assert form_of(script)["min_probability"] == b"0.5"
-    searches = [Search("a dog", min_probability=0.5), Search("a cat")]
-    two, three = ask(script, "search_batch", searches)
-    assert [each.get("min_probability") for each in json.loads(script.bodies[2])["queries"]] == [
-        0.5,
-        None,
-    ]
-    assert one.hits == two.hits
-    assert (one.hits[0].probability, one.no_match) == (0.75, False)
-    assert three.hits[0].probability is None
-    assert three.no_match is None
+    found, old = ask(script, "search_images", "a dog"), ask(script, "search_images", "a dog")
+    assert (found.hits[0].id, found.hits[0].score, found.took_ms.total) == ("a", 1.5, 6.5)
+    assert (found.hits[0].probability, found.no_match) == (0.75, False)
+    assert (old.hits[0].probability, old.no_match) == (None, None)
+    page = ask(script, "list_items")
+    assert ([item.id for item in page.items], page.total, page.next) == (["b"], 3, "b")
+    assert page.items[0].size_px == (4, 3)
+    maps = ask(script, "explain", "b", "a dog")
+    assert (maps.align, maps.regions[0].box) == (0.5, (0, 0, 0.5, 1))
+    assert (maps.words[0].region, maps.words[0].cosines) == (1, [0.125, 0.5])
+    fields = ask(script, "index_fields")
+    assert ([field.model_dump() for field in fields.images], fields.texts) == ([years], None)
 
 
-def test_a_picture_goes_as_a_file(ask: Ask, tmp_path: Any) -> None:
+def test_a_picture_is_its_path_its_open_file_or_its_bytes(ask: Ask, tmp_path: Any) -> None:
     file = tmp_path / "dög.jpg"
     file.write_bytes(b"\xff\xd8 pixels")
-    script = Script(*(httpx.Response(200, json=ANSWER) for _ in range(3)))
     with file.open("rb") as opened:
         for image in (file, opened, b"\xff\xd8 pixels"):
-            options = {"timeout_ms": 12.5, "filter": {"b": 2}, "sort": "-taken_at"}
-            ask(script, "search_texts", image=image, explain=True, **options)
-            assert form_of(script) == {
-                "image": b"\xff\xd8 pixels",
-                "sort": b"-taken_at",
-                "explain": b"true",
-                "timeout_ms": b"12.5",
-                "filter": b'{"b": 2}',
-            }
-    assert script.requests[0].url.path == "/below/v1/search/texts"
+            script = Script(httpx.Response(200, json=ANSWER))
+            ask(script, "search_texts", image=image)
+            assert form_of(script) == {"image": b"\xff\xd8 pixels"}
 
 
 @pytest.mark.parametrize(
@@ -230,120 +349,19 @@ def test_ids_of_any_kind_reach_the_service(ask: Ask, item_id: str, written: str)
     assert [request.method for request in script.requests] == ["GET", "DELETE", "GET"]
 
 
-def listed(*ids: str, follows: bool) -> httpx.Response:
-    items = [
-        {"id": each, "uri": None, "text": None, "metadata": {}, "size_px": [4, 3]} for each in ids
-    ]
-    answer = {"items": items, "total": 3, "next": ids[-1] if follows else None, "generation": 2}
-    return httpx.Response(200, json=answer)
-
-
-def test_a_list_is_asked_for_in_an_order(ask: Ask) -> None:
-    script = Script(*(listed("a", "b", follows=True) for _ in range(2)))
-    page = ask(script, "list_items")
-    assert ([item.id for item in page.items], page.total, page.next) == (["a", "b"], 3, "b")
-    assert page.items[0].size_px == (4, 3)
-    wanted = {"limit": 2, "sort": "taken_at", "order": "asc", "after": "a&b"}
-    ask(script, "list_items", "texts", filter={"year": [1]}, **wanted)
-    assert [request.url.path for request in script.requests] == [
-        "/below/v1/items/images",
-        "/below/v1/items/texts",
-    ]
-    asked = [dict(request.url.params) for request in script.requests]
-    assert asked == [
-        {},
-        {name: str(value) for name, value in wanted.items()} | {"filter": '{"year": [1]}'},
-    ]
-
-
 def test_every_item_comes_page_by_page(ask: Ask) -> None:
-    script = Script(listed("a", "b", follows=True), listed("c", follows=False))
+    last = LISTED | {"items": [LISTED["items"][0] | {"id": "c"}], "next": None}
+    script = Script(httpx.Response(200, json=LISTED), httpx.Response(200, json=last))
     items = ask(script, "every_item", "images", sort="year", page_size=2)
-    assert [item.id for item in items] == ["a", "b", "c"]
+    assert [item.id for item in items] == ["b", "c"]
     asked = [dict(request.url.params) for request in script.requests]
     assert asked == [{"limit": "2", "sort": "year"}, {"limit": "2", "sort": "year", "after": "b"}]
 
 
-def test_fields_are_described(ask: Ask) -> None:
-    years = {"name": "year", "kind": "number", "least": 1, "greatest": 2.5, "values": None}
-    script = Script(
-        httpx.Response(200, json={"images": [years], "texts": None}),
-        error(422, "not_listable"),
-    )
-    fields = ask(script, "index_fields")
-    assert [field.model_dump() for field in fields.images] == [years]
-    assert fields.texts is None
-    with pytest.raises(RefusedInputError) as caught:
-        ask(script, "index_fields")
-    assert caught.value.code == "not_listable"
-
-
-def test_evidence_is_asked_for_by_item_or_with_a_photo(ask: Ask) -> None:
-    word = {"text": "dog", "start": 2, "end": 5, "score": 0.5, "share": 1, "region": 1}
-    maps = {
-        "text": "a dog",
-        "match": 0.25,
-        "align": 0.5,
-        "regions": [{"box": [0, 0, 0.5, 1]}, {"box": None}],
-        "words": [word | {"cosines": [0.125, 0.5]}],
-    }
-    script = Script(*(httpx.Response(200, json=maps) for _ in range(2)))
-    told = ask(script, "explain", "dogs/1 & 2", "a dog")
-    assert (told.align, told.regions[0].box) == (0.5, (0, 0, 0.5, 1))
-    assert (told.words[0].region, told.words[0].cosines) == (1, [0.125, 0.5])
-    ask(script, "explain", "dogs/1#0", image=b"a picture")
-    assert [(request.method, request.url.path) for request in script.requests] == [
-        ("GET", "/below/v1/explain"),
-        ("POST", "/below/v1/explain"),
-    ]
-    assert dict(script.requests[0].url.params) == {"id": "dogs/1 & 2", "text": "a dog"}
-    assert form_of(script) == {"id": b"dogs/1#0", "image": b"a picture"}
-    with pytest.raises(InputError, match="exactly one of text, query_id and a photo, got 0"):
-        ask(script, "explain", "a")
-
-
-def test_a_box_goes_with_its_photo(ask: Ask) -> None:
-    box, png = (0.25, 0, 1, 0.5), {"content-type": "image/png"}
-    drawings = [httpx.Response(200, content=b"png", headers=png) for _ in range(2)]
-    script = Script(*(httpx.Response(200, json=ANSWER) for _ in range(3)), *drawings)
-    ask(script, "search_images", id="a", box=box)
-    assert json.loads(script.bodies[0]) == {"id": "a", "box": [0.25, 0, 1, 0.5]}
-    ask(script, "search_images", image=b"a picture", box=box)
-    assert form_of(script) == {"image": b"a picture", "box": b"[0.25, 0, 1, 0.5]"}
-    part = SearchPart(id="a", box=box, weight=2)
-    ask(script, "search_images", all=["a dog", part])
-    wanted = [{"text": "a dog"}, {"id": "a", "box": [0.25, 0, 1, 0.5], "weight": 2}]
-    assert json.loads(script.bodies[2]) == {"all": wanted}
-    ask(script, "explain_png", "b", query_id="a", box=box)
-    asked = {"id": "b", "query_id": "a", "box": "0.25,0,1,0.5"}
-    assert dict(script.requests[3].url.params) == asked
-    ask(script, "explain_png", "b", image=b"a picture", box=box)
-    assert form_of(script) == {"id": b"b", "box": b"[0.25, 0, 1, 0.5]", "image": b"a picture"}
-
-
-def test_drawings_are_asked_for_by_item_or_with_a_photo(ask: Ask) -> None:
-    def png() -> httpx.Response:
-        return httpx.Response(200, content=b"png", headers={"content-type": "image/png"})
-
-    script = Script(png(), png(), png())
-    assert ask(script, "explain_png", "dogs/1 & 2", "a red dog?") == b"png"
-    assert ask(script, "explain_png", "dogs/1#0", query_id="dogs/1") == b"png"
-    assert ask(script, "explain_png", "dogs/1#0", image=b"a picture") == b"png"
-    assert [request.method for request in script.requests] == ["GET", "GET", "POST"]
-    assert {request.url.path for request in script.requests} == {"/below/v1/explain.png"}
-    asked = [dict(request.url.params) for request in script.requests]
-    assert asked == [
-        {"id": "dogs/1 & 2", "text": "a red dog?"},
-        {"id": "dogs/1#0", "query_id": "dogs/1"},
-        {},
-    ]
-    assert form_of(script) == {"id": b"dogs/1#0", "image": b"a picture"}
-
-
 @pytest.mark.parametrize("fields", [{}, {"text": "a", "query_id": "b"}])
-def test_a_drawing_is_of_one_query(ask: Ask, fields: dict[str, str]) -> None:
+def test_evidence_is_of_one_query(ask: Ask, fields: dict[str, str]) -> None:
     script = Script()
-    with pytest.raises(InputError, match="exactly one of text, query_id and a photo, got"):
+    with pytest.raises(InputError, match="expected exactly one of text, query_id, photo, got"):
         ask(script, "explain_png", "a", **fields)
     assert script.requests == []
 
@@ -393,34 +411,11 @@ def test_an_answer_of_some_other_server_is_named(ask: Ask) -> None:
         ask(script, "index")
 
 
-def test_items_are_added_one_by_one_and_together(ask: Ask) -> None:
-    script = Script(*(httpx.Response(201, json=ADDED) for _ in range(4)))
-    photo = NewPhoto("n", b"pixels", text="10", metadata={"year": 3})
-    assert ask(script, "add_photo", photo, "skip").added == ["n"]
-    assert form_of(script) == {
-        "id": b"n",
-        "image": b"pixels",
-        "text": b"10",
-        "metadata": b'{"year": 3}',
-    }
-    assert script.requests[0].url == "http://host/below/v1/items/images?on_duplicate=skip"
-    ask(script, "add_photos", [photo, NewPhoto("m", b"", uri="u")])
-    assert script.requests[1].headers["content-type"] == "application/json"
-    assert json.loads(script.bodies[1]) == {
-        "items": [
-            {"id": "n", "metadata": {"year": 3}, "text": "10", "image": "cGl4ZWxz"},
-            {"id": "m", "metadata": {}, "uri": "u", "image": ""},
-        ]
-    }
-    ask(script, "add_text", NewText("t", "words"), "replace")
-    assert json.loads(script.bodies[2]) == {"items": [{"id": "t", "metadata": {}, "text": "words"}]}
-    with pytest.raises(InputError):
-        ask(script, "add_texts", [])
-
-
 def test_many_items_are_added_in_bounded_requests(ask: Ask) -> None:
     script = Script(*(httpx.Response(201, json=ADDED) for _ in range(3)))
     items = [NewText(str(number), "words") for number in range(5)]
+    with pytest.raises(InputError):
+        ask(script, "add_texts", [])
     reports = ask(script, "add_many", iter(items), "skip", max_items=2)
     assert [report.generation for report in reports] == [2, 2, 2]
     assert [len(json.loads(body)["items"]) for body in script.bodies] == [2, 2, 1]
