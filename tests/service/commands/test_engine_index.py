@@ -43,33 +43,7 @@ def aladin(*words: object) -> Result:
 
 
 def hits(index: Path, *words: object) -> list[dict[str, Any]]:
-    found = json.loads(aladin("search", index, *words, "--json").stdout)["hits"]
-    for hit in found:
-        # FAISS and the engine sum in another order.
-        hit["score"] = pytest.approx(hit["score"], abs=1e-5)
-        hit["stages"]["match"]["score"] = pytest.approx(hit["stages"]["match"]["score"], abs=1e-5)
-    return found
-
-
-@pytest.mark.usefixtures("options")
-@pytest.mark.parametrize(
-    "query",
-    [
-        [WORDS, "--explain"],
-        [WORDS, "--target", "texts", "-k", 3],
-        [WORDS, "--filter", '{"tags": "odd"}', "--no-rerank"],
-    ],
-)
-def test_a_search_answers_as_in_the_index_that_was_pushed(
-    world: EngineWorld, index_folder: Path, query: list[object]
-) -> None:
-    assert hits(world.folder, *query) == hits(index_folder, *query)
-
-
-@pytest.mark.usefixtures("options")
-def test_a_search_with_a_stored_photo(world: EngineWorld, index_folder: Path) -> None:
-    query = ["--id", hits(index_folder, WORDS)[0]["id"], "--target", "texts"]
-    assert hits(world.folder, *query) == hits(index_folder, *query)
+    return json.loads(aladin("search", index, *words, "--json").stdout)["hits"]
 
 
 def test_an_engine_is_reached_as_the_environment_says(
@@ -88,7 +62,7 @@ def test_items_are_added_and_deleted(world: EngineWorld, tmp_path: Path) -> None
     result = aladin("index", "add", world.folder, "--texts", source)
     assert "texts: 1 added, 0 replaced, 0 already there, 0 skipped" in result.stdout
     first = hits(world.folder, WORDS, "--target", "texts")[0]
-    assert (first["id"], first["stages"]["match"]["score"]) == ("new", 1)
+    assert (first["id"], first["stages"]["match"]["score"]) == ("new", pytest.approx(1, abs=1e-5))
     again = run("index", "add", world.folder, "--texts", source)
     assert (again.exit_code, "'new'" in again.stderr) == (2, True)
     result = aladin("index", "delete", world.folder, "--target", "texts", "new")

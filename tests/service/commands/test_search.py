@@ -115,14 +115,6 @@ def test_one_line_says_why_nothing_passes_a_filter(
         assert aladin(*where, *words).splitlines() == [says]
 
 
-def test_an_item_is_not_among_its_own_hits(index_folder: Path, url: str) -> None:
-    words = ["--id", "plain", "--target", "images", "-k", "3", "--json"]
-    for where in ([index_folder], ["--url", url]):
-        hits = json.loads(aladin(*where, *words))["hits"]
-        assert len(hits) == 3
-        assert "plain" not in [hit["id"] for hit in hits]
-
-
 @pytest.mark.parametrize(
     ("words", "count"),
     [

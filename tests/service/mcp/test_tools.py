@@ -66,12 +66,9 @@ async def remote(url: str) -> AsyncGenerator[Agent]:
         yield Agent(client)
 
 
-@pytest.fixture(params=["served", "remote"])
-def opened(request: pytest.FixtureRequest, index_folder: Path) -> Opened:
-    """Opens the index of `index_folder` in this process, or at a service."""
-    if request.param == "served":
-        return lambda: served(index_folder)
-    url: str = request.getfixturevalue("url")
+@pytest.fixture
+def opened(url: str) -> Opened:
+    """Opens the index of `index_folder` at a service."""
     return lambda: remote(url)
 
 
@@ -94,42 +91,62 @@ def assert_same(found: dict[str, Any], answered: dict[str, Any]) -> None:
         assert "stages" not in hit
 
 
-async def test_hits_and_scores_are_those_of_the_http_api(opened: Opened, service: Service) -> None:
-    page = {"k": 3, "offset": 1, "filter": {"number": {"lte": 4}}, "sort": "-number"}
-    async with opened() as agent, service() as http:
-        for route, given, body in (
-            ("images", {"query": "a red dog"}, {"text": "a red dog"}),
-            ("texts", {"query": "a red dog", "find": "texts"}, {"text": "a red dog"}),
-            ("images", {"id": "plain"}, {"id": "plain"}),
-            ("texts", {"id": "plain", "find": "texts"}, {"id": "plain"}),
-        ):
-            answered = await http.post(f"/v1/search/{route}", json=body | page)
-            assert answered.status_code == 200
-            found = await agent.data("search", **given, **page)
-            assert_same(found, answered.json())
-            assert found["found"] == ("photos" if route == "images" else "texts")
-            plain = (await http.post(f"/v1/search/{route}", json=body)).json()
-            assert_same(await agent.data("search", **given), plain)
-
-
-async def test_parts_of_a_query_are_those_of_the_http_api(
-    opened: Opened, service: Service, image_ids: list[str]
+@pytest.mark.parametrize(
+    ("given", "body"),
+    [
+        ({"query": "a red dog"}, {"text": "a red dog"}),
+        (
+            {
+                "id": "plain",
+                "k": 3,
+                "offset": 1,
+                "filter": {"number": {"lte": 4}},
+                "sort": "-number",
+            },
+            {
+                "id": "plain",
+                "k": 3,
+                "offset": 1,
+                "filter": {"number": {"lte": 4}},
+                "sort": "-number",
+            },
+        ),
+        ({"id": "plain", "box": [0.0, 0.25, 0.5, 1.0]}, {"id": "plain", "box": [0, 0.25, 0.5, 1]}),
+        (
+            {"query": "a red dog", "and": ["a star"], "not": ["a car"], "like": ["plain"]},
+            {
+                "all": [{"text": "a red dog"}, {"text": "a star"}],
+                "not": [{"text": "a car"}],
+                "like": ["plain"],
+            },
+        ),
+        ({"id": "plain", "and": ["a star"]}, {"all": [{"id": "plain"}, {"text": "a star"}]}),
+    ],
+)
+@pytest.mark.parametrize("place", ["served", "remote"])
+@pytest.mark.parametrize("find", ["photos", "texts"])
+async def test_hits_are_those_of_the_http_api_in_short(
+    index_folder: Path,
+    url: str,
+    place: str,
+    find: str,
+    given: dict[str, Any],
+    body: dict[str, Any],
 ) -> None:
-    given = {"and": ["a star"], "not": ["a car"], "like": [image_ids[0]]}
-    body = {"not": [{"text": "a car"}], "like": [image_ids[0]]}
-    async with opened() as agent, service() as http:
-        for first, given_first in (
-            ({"text": "a red dog"}, {"query": "a red dog"}),
-            ({"id": "plain"}, {"id": "plain"}),
-        ):
-            asked = body | {"all": [first, {"text": "a star"}]}
-            answered = (await http.post("/v1/search/images", json=asked)).json()
-            found = await agent.data("search", **given_first, **given)
-            assert_same(found, answered)
-            assert [part["role"] for part in found["parts"]] == ["all", "all", "not", "like"]
-            for hit, expected in zip(found["hits"], answered["hits"], strict=True):
-                scores = [part["score"] for part in expected["parts"]]
-                assert hit["parts"] == pytest.approx(scores, abs=1e-6)
+    target = "images" if find == "photos" else "texts"
+    answered = httpx.post(f"{url}/v1/search/{target}", json=body).json()
+    async with served(index_folder) if place == "served" else remote(url) as agent:
+        found = await agent.data("search", find=find, **given)
+    assert found["found"] == find
+    assert_same(found, answered)
+    roles = [part["role"] for part in answered["parts"] or []]
+    assert [part["role"] for part in found.get("parts", [])] == roles
+    for hit, expected in zip(found["hits"], answered["hits"], strict=True):
+        if expected["parts"]:
+            scores = [part["score"] for part in expected["parts"]]
+            assert hit["parts"] == pytest.approx(scores, abs=1e-6)
+        if expected["found"]:
+            assert hit["found"] == pytest.approx(expected["found"], abs=1e-4)
 
 
 AS_TEXTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -186,16 +203,6 @@ def test_arguments_out_of_bounds_are_one_short_fault(given: dict[str, Any], says
 def test_a_photo_without_an_id_or_of_a_wrong_size_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ShowArguments.model_validate(given)
-
-
-async def test_a_part_of_a_photo_is_found_where_it_is(opened: Opened, service: Service) -> None:
-    body = {"id": "plain", "box": [0.0, 0.25, 0.5, 1.0]}
-    async with opened() as agent, service() as http:
-        answered = (await http.post("/v1/search/images", json=body)).json()
-        found = await agent.data("search", **body)
-        assert_same(found, answered)
-    for hit, expected in zip(found["hits"], answered["hits"], strict=True):
-        assert hit["found"] == pytest.approx(expected["found"], abs=1e-4)
 
 
 async def test_a_name_is_found_where_it_is_written(opened: Opened) -> None:
@@ -359,7 +366,7 @@ async def test_an_unknown_id_is_named(opened: Opened) -> None:
                 await agent.call("show", **given)
 
 
-async def test_what_fails_inside_is_not_told(
+async def test_an_unexpected_error_stays_inside(
     index_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = open_alone(WorkerPlan(index=index_folder, settings=settings_with(1)))
