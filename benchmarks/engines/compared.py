@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.generations.reader import open_index
+from aladin_index.search.collection import FirstStageQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
@@ -63,7 +64,9 @@ class AladinEngine:
 
     def candidates(self, embedding: NDArray[np.float32]) -> Sequence[int]:
         """Find the `CANDIDATES` nearest photos."""
-        return self._collection.order(embedding, CANDIDATES, CANDIDATES).rows.tolist()
+        return self._collection.order(
+            FirstStageQuery(embedding, CANDIDATES, CANDIDATES)
+        ).rows.tolist()
 
     def search(self, task: Task, query: int, filtered: bool) -> Sequence[int]:
         """Find the `TOP` photos for a query, best first; only in its window if `filtered`."""

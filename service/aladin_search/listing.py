@@ -69,13 +69,13 @@ def every_item(
             indexed for filters.
     """
     from aladin_index.items.filters import parse_filter
-    from aladin_index.search.listing import ListOrder, list_items
+    from aladin_index.search.collection import ListOrder
 
     parsed = parse_filter(dict(filter)) if filter else None
     wanted = ListOrder(sort, descending=order == "desc")
     after = None
     while True:
-        page = list_items(index.collection(target, parsed), wanted, after, _PAGE)
+        page = index.collection(target, parsed).list_items(wanted, after, _PAGE)
         for item in page.items:
             yield Item(item.id, item.uri, item.text, item.metadata, item.size_px)
         if page.is_last:
@@ -90,7 +90,6 @@ def fields_of(index: SearchBackend, target: Target) -> list[Field]:
         NoSuchTargetError: If the index has no such collection.
         InputError: If the index is in a vector database.
     """
-    from aladin_index.search.listing import list_fields
 
     return [
         Field(
@@ -100,7 +99,7 @@ def fields_of(index: SearchBackend, target: Target) -> list[Field]:
             greatest=values.as_written(values.greatest),
             counts=values.most_frequent(),
         )
-        for name, of_name in list_fields(index.collection(target)).items()
+        for name, of_name in index.collection(target).list_fields().items()
         for values in of_name
     ]
 

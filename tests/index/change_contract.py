@@ -13,7 +13,7 @@ import pytest
 from aladin_index.changes.writer import ItemWriter
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
 from aladin_index.open import open_backend, open_writer
-from aladin_index.search.collection import SearchBackend
+from aladin_index.search.collection import FirstStageQuery, SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
@@ -126,7 +126,7 @@ class ChangeContract(ContractIndex):
         twins = ["photo 11", "twin 1", "twin 0"]
         for count in (1, 2, 3, 9):
             collection = index.collection("images")
-            found = collection.order(first, count, max(count, 3))
+            found = collection.order(FirstStageQuery(first, count, max(count, 3)))
             ids = [item.id for item in collection.items.by_rows(found.rows.tolist())]
             assert ids[:3] == twins[:count]
 

@@ -13,7 +13,7 @@ import pytest
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import open_backend
-from aladin_index.search.collection import SearchBackend, SecondStageQuery
+from aladin_index.search.collection import FirstStageQuery, SearchBackend, SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import Checkpoint
@@ -254,7 +254,9 @@ class SearchContract(ContractIndex):
         for second_stage in (None, SecondStageQuery(query.item_tokens(0), "text")):
             collection = index.collection("images")
             for count in (0, 1, 6, 7, 20, PHOTOS, 99):
-                rows, match, candidates, *_ = collection.order(embedding, count, 6, second_stage)
+                rows, match, candidates, *_ = collection.order(
+                    FirstStageQuery(embedding, count, 6, second_stage)
+                )
                 assert candidates == 6
                 assert (rows.dtype, match.dtype) == (np.int64, np.float32)
                 ids = [item.id for item in collection.items.by_rows(rows.tolist())]
@@ -262,7 +264,10 @@ class SearchContract(ContractIndex):
                 assert match.tolist() == pytest.approx(
                     [each.match for each in expected[:count]], abs=self.tolerance
                 )
-            assert collection.order(embedding, 3, 99, second_stage).candidates == PHOTOS
+            assert (
+                collection.order(FirstStageQuery(embedding, 3, 99, second_stage)).candidates
+                == PHOTOS
+            )
 
     @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
     def test_the_tokens_of_what_was_found(
@@ -276,7 +281,7 @@ class SearchContract(ContractIndex):
         query = made_up_query(np.random.default_rng(8))
         tokens = query.item_tokens(0)
         collection = index.collection(target)
-        found = collection.order(query.embedding[0], 9, 9).rows
+        found = collection.order(FirstStageQuery(query.embedding[0], 9, 9)).rows
         rows = found[[4, 0, 8, 2, 4]]
         stored = [items[target][item.id] for item in collection.items.by_rows(rows.tolist())]
         assert collection.lengths(rows).tolist() == [len(each.tokens) for each in stored]

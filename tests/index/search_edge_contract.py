@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedPart, EncodedParts
 from aladin_index.search.results import Role
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import Target
@@ -87,7 +86,7 @@ class SearchEdgeContract(SearchContract):
     ) -> None:
         asked: list[tuple[Role, str]] = [("all", "text 5"), ("not", "text 7"), ("like", "photo 30")]
         stored = {name: searcher.stored_query(name) for _, name in asked}
-        query = EncodedParts(tuple(EncodedPart(stored[name], role) for role, name in asked))
+        query = tuple(stored[name]._replace(role=role) for role, name in asked)
         result = searcher.search(query, "images", SearchOptions(k=12, candidates=20))
         assert (result.reranked, result.degraded, result.candidates) == (True, [], 20)
         assert (len(result.hits), result.unreliable_because) == (12, "several_parts")

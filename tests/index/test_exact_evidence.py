@@ -121,9 +121,7 @@ def test_a_pair_alone_scores_as_in_a_search(
         for hit in found.hits:
             item = collection.items.by_id(hit.id)
             assert item is not None
-            pair = score_pair(
-                model, Term(query, modality, words, size_px), modality, collection, item
-            )
+            pair = score_pair(model, Term(query, modality, words, size_px), collection, item)
             assert pair.match == pytest.approx(hit.stages.match.score, abs=1e-6)
             assert hit.stages.align is not None
             assert pair.align == pytest.approx(hit.stages.align.score, abs=1e-6)
@@ -148,4 +146,4 @@ def test_without_tokens_there_is_no_evidence(
         assert item is not None
         query = encode_texts(checkpoint.model, ["a dog"])
         with pytest.raises(InputError, match="imported without tokens"):
-            score_pair(checkpoint.model, Term(query, "text", "a dog"), "text", collection, item)
+            score_pair(checkpoint.model, Term(query, "text", "a dog"), collection, item)

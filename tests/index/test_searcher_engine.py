@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter
-from aladin_index.search.collection import Collection
+from aladin_index.search.collection import Collection, FirstStageQuery, Ordered
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
@@ -45,6 +45,11 @@ class SlowCollection:
     def __init__(self, collection: FileCollection, engine: Engine) -> None:
         self._collection = collection
         self._engine = engine
+
+    is_shared = False
+
+    def order_all(self, queries: Sequence[FirstStageQuery]) -> list[Ordered]:
+        return [self.order(query) for query in queries]
 
     def __getattr__(self, name: str) -> Any:
         if name in self._engine.down:
@@ -146,9 +151,9 @@ def test_the_first_stage_knows_what_the_second_will_be_asked(index: EngineIndex)
     asked: list[Any] = []
 
     class Listening(SlowCollection):
-        def order(self, *arguments: Any) -> Any:
-            asked.append(arguments[3])
-            return self._collection.order(*arguments)
+        def order(self, query: FirstStageQuery) -> Ordered:
+            asked.append(query.second_stage)
+            return self._collection.order(query)
 
     collection = index.collection
     index.collection = lambda *arguments: Listening(

@@ -13,9 +13,20 @@ from numpy.typing import NDArray
 from aladin_index.engines.client import EngineClient, EngineQuery, FoundItem
 from aladin_index.engines.rows import EngineItem, is_unicode
 from aladin_index.format.manifest import CollectionEntry
+from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.collection import Everything, Ordered, SecondStageQuery
+from aladin_index.items.words import FoundWords
+from aladin_index.search.collection import (
+    Everything,
+    FirstStageQuery,
+    ListedPage,
+    ListOrder,
+    NotListableError,
+    Ordered,
+    RawScores,
+    SecondStageQuery,
+)
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
@@ -77,24 +88,21 @@ class EngineCollection:
         """Ids, texts and metadata."""
         return EngineCollectionItems(self)
 
-    def order(
-        self,
-        query: NDArray[np.float32],
-        count: int,
-        num_candidates: int,
-        second_stage: SecondStageQuery | None = None,
-    ) -> Ordered:
-        """Order the first `count` items, see `aladin_index.search.collection.Collection`.
+    @property
+    def is_shared(self) -> bool:
+        return False
 
-        The engine is asked for `num_candidates` items, then for twice as many, and so on. Further
+    def order(self, query: FirstStageQuery) -> Ordered:
+        """Order the first items, see `aladin_index.search.collection.Collection`.
+
+        The engine is asked for the candidates, then for twice as many, and so on. Further
         items of a wider search are appended to those of the narrower ones, so that a longer order
         starts with a shorter one even if the engine's search is approximate.
         """
-        most = self._client.max_results
-        if num_candidates > most:
-            raise self._too_many("candidates", num_candidates)
-        search = partial(self._search, query, with_tokens=second_stage is not None)
-        asked = num_candidates
+        most, count, asked = self._client.max_results, query.wanted, query.candidates
+        if asked > most:
+            raise self._too_many("candidates", asked)
+        search = partial(self._search, query.embedding, with_tokens=query.second_stage is not None)
         ordered = search(asked)
         candidates = found = len(ordered)
         seen = {each.item_id for each in ordered}
@@ -110,10 +118,27 @@ class EngineCollection:
         match = np.array([each.match for each in ordered[:count]], dtype=np.float32)
         return Ordered(rows, match, candidates)
 
-    def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
+    def order_all(self, queries: Sequence[FirstStageQuery]) -> list[Ordered]:
+        return [self.order(query) for query in queries]
+
+    def everything(
+        self,
+        embedding: NDArray[np.float32],
+        second_stage: SecondStageQuery | None = None,
+        hubs: float = 1.0,
+    ) -> Everything:
         """Raise an `InputError`: a vector database does not return all items."""
-        del query, second_stage
-        raise InputError("candidates: expected a number for an index in a database, got all")
+        del embedding, second_stage, hubs
+        raise InputError("candidates: expected a number for an index in a database, got exhaustive")
+
+    def match(
+        self,
+        embeddings: Float[np.ndarray, "queries d_match"],
+        hubs: Sequence[float],
+        rows: NDArray[np.int64],
+    ) -> Float[np.ndarray, "queries rows"]:
+        del hubs  # an index with a correction is not pushed
+        return embeddings @ self.embeddings(rows.tolist()).T
 
     def align(
         self,
@@ -124,6 +149,25 @@ class EngineCollection:
         """Score items by late interaction, see `aladin_index.search.collection.Collection`."""
         store, asked = self._token_store(rows), COMPARED_AS[modality, self.target]
         return alignment_with_candidates(query, asked, store, np.arange(store.count))
+
+    def align_all(
+        self,
+        queries: Sequence[Float[np.ndarray, "query_tokens dim"]],
+        modality: Modality,
+        rows: Sequence[NDArray[np.int64]],
+    ) -> list[NDArray[np.float32]]:
+        return [self.align(query, modality, of) for query, of in zip(queries, rows, strict=True)]
+
+    def raw_scores(
+        self,
+        query: SecondStageQuery,
+        rows: NDArray[np.int64],
+        match: NDArray[np.float32],
+        align: NDArray[np.float32] | None,
+        hubs: float = 1.0,
+    ) -> RawScores:
+        del query, rows, hubs
+        return RawScores(match, align)
 
     def similarities(
         self,
@@ -164,6 +208,17 @@ class EngineCollection:
             if embedding is not None:
                 embeddings[place] = embedding
         return embeddings
+
+    def find_words(self, text: str) -> FoundWords | None:
+        """Return None: a vector database has no words."""
+        del text
+
+    def list_items(self, order: ListOrder, after_id: str | None, count: int) -> ListedPage:
+        del order, after_id, count
+        raise _not_listable()
+
+    def list_fields(self) -> dict[str, list[FieldValues]]:
+        raise _not_listable()
 
     def stored_item(self, row: int) -> StoredItem:
         """Return an item that this search has found or fetched."""
@@ -285,6 +340,13 @@ class EngineCollectionItems:
     def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
         """Return the items with some ids, in the given order; None for a missing one."""
         return self._collection.fetch_items(ids)
+
+
+def _not_listable() -> NotListableError:
+    return NotListableError(
+        "expected an index in files, got one in a vector database, whose items cannot be"
+        " listed; they can be searched"
+    )
 
 
 def _best_first(found: FoundItem) -> tuple[float, int, str]:

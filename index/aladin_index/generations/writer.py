@@ -49,7 +49,7 @@ from aladin_index.generations.collection_writer import (
     collection_files,
     write_collection,
 )
-from aladin_index.search.exhaustive import MAX_ITEMS
+from aladin_index.search.options import MAX_ITEMS
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_index.tokens.bound_files import write_bounds
 from aladin_index.tokens.lazy_bounds import query_sample

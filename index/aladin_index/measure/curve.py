@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.ann.corrected import query_vectors
 from aladin_index.measure.curve_points import (
     RULES,
     CandidateCurve,
@@ -27,9 +26,8 @@ from aladin_index.measure.curve_points import (
     search_times,
 )
 from aladin_index.measure.evaluate import EvaluationQueries, Question
-from aladin_index.search.candidates import Ranking
-from aladin_index.search.collection import Collection
-from aladin_index.search.rerank import rank_in_blocks
+from aladin_index.search.collection import Collection, FirstStageQuery
+from aladin_index.search.order import Ranking, ordered_page
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
@@ -79,9 +77,10 @@ class ListedOrders:
         """Score every item of a collection."""
         self._collection = collection
         self._listed = listed
-        self._embedding = query_vectors(query.embedding[0], collection.entry.vector_dim)
+        self._embedding = query.embedding[0]
         tokens = query.item_tokens(0)
-        everything = collection.order(self._embedding, collection.count, collection.count).rows
+        count = collection.count
+        everything = collection.order(FirstStageQuery(self._embedding, count, count)).rows
         # Rows may be arbitrary numbers, see `Collection`.
         self._rows = np.sort(everything)
         self._align = collection.align(tokens, modality, self._rows)
@@ -91,15 +90,16 @@ class ListedOrders:
         total = self._collection.count
         block = min(num_candidates, total)
         stop = min(-(-self._listed // block) * block, total)
-        return FirstStageOrder(*self._collection.order(self._embedding, stop, block)[:3])
+        query = FirstStageQuery(self._embedding, stop, block)
+        return FirstStageOrder(*self._collection.order(query)[:3])
 
     def page(self, order: FirstStageOrder, fusion: DirectionFusion, weight: float) -> Ranking:
         """Order the candidates by the fusion, and return the page."""
         align = self._align[np.searchsorted(self._rows, order.rows)]
-        listed = slice(0, self._listed)
-        return rank_in_blocks(
-            order.rows, order.match, 1, align, fusion, weight, order.block, listed
-        )
+        total = fusion.combine(align, order.match, weight)
+        blocks = np.arange(len(total)) // order.block
+        best = ordered_page(total, order.match, blocks, slice(0, self._listed))
+        return Ranking(order.rows[best], total[best], order.match[best], 1 + best)
 
 
 def listed_rank(page: Ranking, right: NDArray[np.int64], block: int) -> int:

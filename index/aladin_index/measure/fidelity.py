@@ -20,7 +20,7 @@ from aladin_index.ann.corrected import without_biases
 from aladin_index.ann.exact_search import largest
 from aladin_index.ann.first_stage import retrieve
 from aladin_index.search.file_collection import StoredCollection
-from aladin_index.search.rerank import rank_in_blocks
+from aladin_index.search.order import ordered_page
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
 from aladin_network.graphs.threads import compute_threads, set_compute_threads
 from aladin_network.scoring.encoding import Encoding
@@ -176,7 +176,8 @@ def two_stage_ms(
                 )
                 tokens = queries.tokens[query]
                 align = alignment_with_candidates(tokens, queries.modality, collection.tokens, rows)
-                rank_in_blocks(rows, match, 1, align, fusion, fusion.weight, len(rows))
+                blocks = np.zeros(len(rows), dtype=np.int64)
+                ordered_page(fusion.combine(align, match), match, blocks, slice(None))
                 times_ms[place, turn] = 1000 * (time.perf_counter() - started)
     finally:
         set_compute_threads(threads)

@@ -7,7 +7,7 @@ checkpoint here, for queries are encoded where they are answered.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -16,10 +16,48 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.format.manifest import CollectionEntry, Manifest
+from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
+from aladin_index.items.words import FoundWords
 from aladin_network.checkpoint_files import Checkpoint
+from aladin_network.errors import InputError
 from aladin_network.types import Modality, Target
+
+
+class SecondStageQuery(NamedTuple):
+    """What the items that a first stage finds will be aligned with.
+
+    Attributes:
+        tokens: (query_tokens, d_align) float32, of the query.
+        modality: Modality of the query.
+        ranks: Whether the alignment has a weight in the order of the hits, so that bounds of it are
+            of use.
+    """
+
+    tokens: Float[np.ndarray, "query_tokens dim"]
+    modality: Modality
+    ranks: bool = False
+
+
+class FirstStageQuery(NamedTuple):
+    """What a collection orders its first items by.
+
+    Attributes:
+        embedding: (d_match,) float32, L2-normalised.
+        wanted: Number of items wanted; fewer are found only if there are no more.
+        candidates: Number of candidates of the first stage.
+        second_stage: What the items will be aligned with, or None if they will not be. One call of
+            the vector database then returns all that this needs.
+        hubs: Share of the hub correction that applies: 1 for a query of the other modality, 0
+            for one of the items' own.
+    """
+
+    embedding: NDArray[np.float32]
+    wanted: int
+    candidates: int
+    second_stage: SecondStageQuery | None = None
+    hubs: float = 1.0
 
 
 class Ordered(NamedTuple):
@@ -27,7 +65,7 @@ class Ordered(NamedTuple):
 
     Attributes:
         rows: (found,) int64, best first, those of equal score in ascending order.
-        match: (found,) float32, their cosines.
+        match: (found,) float32, their cosines, corrected.
         candidates: Number of candidates of the first stage: the requested number, or all items if
             there are fewer.
         upper: (found,) float32, upper bounds of their alignment scores; None if they are not known,
@@ -45,38 +83,58 @@ class Everything(NamedTuple):
 
     Attributes:
         rows: (items,) int64, ascending.
-        match: (items,) float32, their cosines.
-        upper: (items,) float32, upper bounds of their alignment scores; infinity where none is
-            known.
+        match: (items,) float32, their cosines, corrected.
+        upper: (items,) float32, upper bounds of their alignment scores, infinity where none is
+            known; None if none was asked for.
     """
 
     rows: NDArray[np.int64]
     match: NDArray[np.float32]
-    upper: NDArray[np.float32]
+    upper: NDArray[np.float32] | None
 
 
-class SecondStageQuery(NamedTuple):
-    """Arguments of the later `Collection.align` call on the items that a first stage finds.
+class RawScores(NamedTuple):
+    """Scores without the hub correction, as each stage compares a pair by itself.
 
     Attributes:
-        tokens: (query_tokens, d_align) float32, of the query.
-        modality: Modality of the query.
-        ranks: Whether the alignment has a weight in the order of the hits, so that bounds of it are
-            of use.
+        match: (items,) float32, cosines of the embeddings.
+        align: (items,) float32, sums of the cosines of tokens; None if they were not aligned.
     """
 
-    tokens: Float[np.ndarray, "query_tokens dim"]
-    modality: Modality
-    ranks: bool = False
+    match: NDArray[np.float32]
+    align: NDArray[np.float32] | None
 
 
-class FirstStageQuery(NamedTuple):
-    """Arguments of `Collection.order`, of one of the searches whose items are ordered together."""
+class NotListableError(InputError):
+    """The index is in a vector database, which finds items but does not sort them."""
 
-    query: NDArray[np.float32]
-    wanted: int
-    num_candidates: int
-    second_stage: SecondStageQuery | None = None
+
+class ListOrder(NamedTuple):
+    """How items are sorted.
+
+    Attributes:
+        field: Metadata field to sort by, or None for the order of addition. Items without a value
+            in it come last, in the order of their addition. An item with several values counts by
+            the one that comes first.
+        descending: Whether the largest value, or the latest addition, comes first.
+    """
+
+    field: str | None = None
+    descending: bool = True
+
+
+class ListedPage(NamedTuple):
+    """A page of items.
+
+    Attributes:
+        items: Items in the order.
+        total: Number of items that pass the filter, on all pages.
+        is_last: Whether no item follows.
+    """
+
+    items: list[StoredItem]
+    total: int
+    is_last: bool
 
 
 class Items(Protocol):
@@ -96,10 +154,12 @@ class Items(Protocol):
 
 
 class Collection(Protocol):
-    """A snapshot of the images or the texts, restricted by a filter, for one search.
+    """A snapshot of the images or the texts, restricted by a filter.
 
     Items are named by their rows: numbers that mean an item to this object alone. An item looked
-    up by its id need not pass the filter.
+    up by its id need not pass the filter. If the index has a hub correction, `order`, `everything`,
+    `match` and `align` return corrected scores, and `raw_scores` undoes it. A method that reads a
+    vector database raises an `EngineUnavailableError` if it does not respond.
     """
 
     @property
@@ -123,48 +183,48 @@ class Collection(Protocol):
         ...
 
     @property
+    def is_shared(self) -> bool:
+        """Whether any number of searches may use the snapshot at once, in any thread."""
+        ...
+
+    @property
     def items(self) -> Items:
         """Ids, texts and metadata."""
         ...
 
-    def order(
-        self,
-        query: NDArray[np.float32],
-        count: int,
-        num_candidates: int,
-        second_stage: SecondStageQuery | None = None,
-    ) -> Ordered:
-        """Order the first `count` items; a longer order always begins with a shorter one.
-
-        The candidates are the best by the cosines, or by a first stage that was fitted to the
-        alignment, if there is one and `second_stage` has a weight; in either case they come in
-        the order of the cosines.
-
-        Args:
-            query: (d_match,), L2-normalised.
-            count: Number of items wanted; fewer are found only if there are no more.
-            num_candidates: Number of candidates of the first stage.
-            second_stage: Query that the results will be scored by, or None if they will not be
-                scored. One call of the vector database then returns all that scoring needs: the
-                tokens, or the scores if it can score images by the words of a text.
+    def order(self, query: FirstStageQuery) -> Ordered:
+        """Order the first items; a longer order always begins with a shorter one.
 
         Raises:
             InputError: If more items are wanted than a vector database can find, or it cannot apply
                 the filter.
-            EngineUnavailableError: If the vector database does not respond.
         """
         ...
 
-    def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
-        """Return all items that a search may find, with bounds of what `align` returns for them.
+    def order_all(self, queries: Sequence[FirstStageQuery]) -> list[Ordered]:
+        """Do what `order` does for several queries, in one call where the storage allows it."""
+        ...
 
-        Args:
-            query: (d_match,), L2-normalised.
-            second_stage: Query that the items will be scored by.
+    def everything(
+        self,
+        embedding: NDArray[np.float32],
+        second_stage: SecondStageQuery | None = None,
+        hubs: float = 1.0,
+    ) -> Everything:
+        """Return all items that a search may find, bounded if `second_stage` says by what.
 
         Raises:
             InputError: If the index is in a vector database, which does not return all items.
         """
+        ...
+
+    def match(
+        self,
+        embeddings: Float[np.ndarray, "queries d_match"],
+        hubs: Sequence[float],
+        rows: NDArray[np.int64],
+    ) -> Float[np.ndarray, "queries rows"]:
+        """Return the cosines of queries and some items; see `FirstStageQuery` for `hubs`."""
         ...
 
     def align(
@@ -173,12 +233,28 @@ class Collection(Protocol):
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, less the biases of a hubness correction, see
-        `aladin_index.tokens.maxsim.alignment_with_candidates`.
+        """Score items by late interaction, see
+        `aladin_index.tokens.maxsim.alignment_with_candidates`."""
+        ...
 
-        Raises:
-            EngineUnavailableError: If the tokens are currently unavailable.
-        """
+    def align_all(
+        self,
+        queries: Sequence[Float[np.ndarray, "query_tokens dim"]],
+        modality: Modality,
+        rows: Sequence[NDArray[np.int64]],
+    ) -> list[NDArray[np.float32]]:
+        """Do what `align` does for several queries, in one call where the storage allows it."""
+        ...
+
+    def raw_scores(
+        self,
+        query: SecondStageQuery,
+        rows: NDArray[np.int64],
+        match: NDArray[np.float32],
+        align: NDArray[np.float32] | None,
+        hubs: float = 1.0,
+    ) -> RawScores:
+        """Undo the hub correction of what `match` and `align` returned for some items."""
         ...
 
     def similarities(
@@ -187,19 +263,11 @@ class Collection(Protocol):
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`.
-
-        Raises:
-            EngineUnavailableError: If the tokens are currently unavailable.
-        """
+        """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
         ...
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of tokens of some items.
-
-        Raises:
-            EngineUnavailableError: If the tokens are currently unavailable.
-        """
+        """Return the number of tokens of some items."""
         ...
 
     def tokens(self, row: int) -> Float[np.ndarray, "tokens dim"]:
@@ -212,6 +280,34 @@ class Collection(Protocol):
 
     def embeddings(self, rows: Sequence[int]) -> Float[np.ndarray, "rows dim"]:
         """Read the embeddings of at least one item; one query of a vector database for all."""
+        ...
+
+    def find_words(self, text: str) -> FoundWords | None:
+        """Find the items that pass the filter and have rare words of a text, or None without words.
+
+        Raises:
+            IndexCorruptError: If the items cannot be read.
+        """
+        ...
+
+    def list_items(self, order: ListOrder, after_id: str | None, count: int) -> ListedPage:
+        """List at most `count` items after the one with an id, which may be deleted by now.
+
+        Raises:
+            UnknownItemError: If no item has or had the id.
+            NotListableError: If the index is in a vector database.
+            InputError: If the field is not indexed for filters.
+            IndexCorruptError: If the items cannot be read.
+        """
+        ...
+
+    def list_fields(self) -> Mapping[str, list[FieldValues]]:
+        """Describe the metadata fields that are indexed for filters, by name and kind of value.
+
+        Raises:
+            NotListableError: If the index is in a vector database.
+            IndexCorruptError: If the items cannot be read.
+        """
         ...
 
 
@@ -252,11 +348,7 @@ class SearchBackend(Protocol):
         ...
 
     def check_health(self) -> None:
-        """Raise an error if searches cannot be answered now; checks the vector database, if any.
-
-        Raises:
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Raise an `EngineUnavailableError` if the vector database, if any, does not respond."""
         ...
 
     def warm(self) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, insort
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.search.candidates import AlignScorer
 from aladin_network.types import Direction
+
+# Scores rows; the rows are the last axis of the scores.
+AlignScorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 
 # Weight of the newest measurement in an average: a change of the machine's load takes effect after
 # about five measurements, a single slow one does not.
@@ -124,13 +127,12 @@ class RerankDeadline:
             self._learnt_s[direction] = now_s
 
         def score(rows: NDArray[np.int64]) -> NDArray[np.float32]:
-            scores = np.empty(len(rows), dtype=np.float32)
-            for start in range(0, len(rows), _ROWS_A_CHECK):
+            parts: list[NDArray[np.float32]] = []
+            for start in range(0, max(len(rows), 1), _ROWS_A_CHECK):
                 if time.monotonic() > deadline_s:
                     raise OutOfTimeError
-                part = slice(start, start + _ROWS_A_CHECK)
-                scores[part] = align(rows[part])
-            return scores
+                parts.append(align(rows[start : start + _ROWS_A_CHECK]))
+            return np.concatenate(parts, axis=-1)
 
         return score
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.candidates import Ranking, retrieve
-from aladin_index.search.collection import Collection
-from aladin_index.search.file_collection import FileCollection
+from aladin_index.search.candidates import find_candidates
+from aladin_index.search.collection import Collection, SecondStageQuery
+from aladin_index.search.judge import judge
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.presenting import judge
+from aladin_index.search.order import RankedPage, Ranking
 from aladin_index.search.query import Term
-from aladin_index.search.rerank import RankedPage
-from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.searcher import AskedSearch, SharedCollections, TwoStageSearcher
 from aladin_index.tokens.maxsim import score_block
 from aladin_index.tokens.store import TokenBlock
 from aladin_network.scoring.fusion import DirectionFusion
@@ -161,8 +159,7 @@ def _score_group(searcher: TwoStageSearcher, query: Term, group: _Group) -> list
         relevance = _inside((1 + match.astype(np.float64)) / 2)
         ranking = _ranking(group, match, match, None)
         return _scores(searcher, query, group, ranking, relevance, "matching")
-    tokens = query.encoding.item_tokens(0)
-    align = _align(tokens, modality, group)
+    align = _align(SecondStageQuery(query.encoding.item_tokens(0), modality), match, group)
     fusion = searcher.index.checkpoint.fusion.of(DIRECTION_OF[modality])
     fused = fusion.combine(align, match)
     ranking = _ranking(group, fused, match, align)
@@ -179,19 +176,20 @@ def _match(embedding: NDArray[np.float32], group: _Group) -> NDArray[np.float32]
     return np.concatenate(parts) @ embedding
 
 
-def _align(tokens: NDArray[np.float32], modality: Modality, group: _Group) -> NDArray[np.float32]:
-    """Return the alignment score of each document."""
+def _align(
+    stage: SecondStageQuery, match: NDArray[np.float32], group: _Group
+) -> NDArray[np.float32]:
+    """Return the alignment score of each document, whose cosines are known."""
     parts: list[NDArray[np.float32]] = []
     if group.items and group.collection is not None:
-        aligned = group.collection.align(tokens, modality, group.rows)
-        if isinstance(group.collection, FileCollection) and group.collection.entry.corrected:
-            # A document is scored by itself, as a given one is: without a correction.
-            aligned = aligned + group.collection.biases(tokens, modality, group.rows)[:, 1]
-        parts.append(aligned)
+        aligned = group.collection.align(stage.tokens, stage.modality, group.rows)
+        # A document is scored by itself, as a given one is: without a correction.
+        raw = group.collection.raw_scores(stage, group.rows, match[: len(group.rows)], aligned)
+        parts.append(aligned if raw.align is None else raw.align)
     if group.given:
         values = np.concatenate([each.tokens for each in group.given])
         lengths = np.array([len(each.tokens) for each in group.given], dtype=np.int64)
-        parts.append(score_block(tokens, modality, TokenBlock(values, lengths)))
+        parts.append(score_block(stage.tokens, stage.modality, TokenBlock(values, lengths)))
     return np.concatenate(parts)
 
 
@@ -230,22 +228,23 @@ def _probabilities(
 ) -> NDArray[np.float64] | None:
     """Return the probability of each document, or None if there is no reliable one."""
     # Probabilities of corrected scores say nothing of others.
-    if group.collection is None or group.collection.entry.corrected:
+    if group.collection is None or searcher.index.manifest.correction is not None:
         return None
-    search = searcher.validate(query, group.target, SearchOptions(k=1), time.monotonic())
     # The same snapshot, so that an item of the pool and a document have the same row.
-    search = replace(search, collection=group.collection)
-    if search.calibration is None:
+    shared: SharedCollections = {(group.target, None): group.collection}
+    search = AskedSearch(query, group.target, SearchOptions(k=1))
+    plan = searcher.plan(search, time.monotonic(), shared)
+    if plan.calibration is None:
         return None
-    (found,) = retrieve([search])
-    pool_align = None
-    if search.second_stage is not None and len(found.pool.rows):
-        pool_align = search.collection.align(search.tokens, search.modality, found.pool.rows)
-    words = np.full(len(ranking.rows), len(search.tokens), dtype=np.int64)
-    if search.modality != "text":
+    [found] = find_candidates([plan])
+    lead, pool_align = plan.terms[0], None
+    if lead.aligns and len(found.pool.rows):
+        pool_align = plan.collection.align(lead.stage.tokens, query.modality, found.pool.rows)
+    words = np.full(len(ranking.rows), len(lead.stage.tokens), dtype=np.int64)
+    if query.modality != "text":
         given = np.array([len(each.tokens) for each in group.given], dtype=np.int64)
-        words = np.concatenate([search.collection.lengths(group.rows), given])
-    verdict = judge(search, found, RankedPage(ranking, pool_align=pool_align), words)
+        words = np.concatenate([plan.collection.lengths(group.rows), given])
+    verdict = judge(plan, found.pool, RankedPage(ranking, pool_align=pool_align), words)
     return np.array(verdict.probabilities, dtype=np.float64) if verdict.reliable else None
 
 

@@ -18,39 +18,8 @@ from aladin_index.search.collection import Collection
 from aladin_index.search.query import Term
 from aladin_index.search.results import Box, Evidence, MappedWord
 from aladin_index.search.whole_words import whole_words
-from aladin_network.errors import EngineUnavailableError, InputError, brief
+from aladin_network.errors import InputError, brief
 from aladin_network.inference import Network
-from aladin_network.types import Modality
-
-
-def evidence_of_items(
-    model: Network,
-    query: Term,
-    modality: Modality,
-    collection: Collection,
-    items: Sequence[StoredItem],
-) -> list[list[Evidence]] | None:
-    """Explain the alignment scores of a query and some items of the other modality.
-
-    Args:
-        model: Model that encoded the query and the items.
-        query: The query; a text query with its text.
-        modality: Modality of the query.
-        collection: Collection that holds the items.
-        items: Items of that collection.
-
-    Returns:
-        The evidence of each item, see `word_evidence`; its scores add up to the score of
-        `Collection.align`. None if the engine that holds the tokens is unavailable.
-
-    Raises:
-        InputError: If the query's tokens do not belong to its text.
-    """
-    try:
-        compared = compare_with_items(model, query, modality, collection, items)
-    except EngineUnavailableError:
-        return None
-    return [word_evidence(*each) for each in compared]
 
 
 class ComparedPair(NamedTuple):
@@ -75,22 +44,21 @@ class ComparedPair(NamedTuple):
 def compare_with_items(
     model: Network,
     query: Term,
-    modality: Modality,
     collection: Collection,
     items: Sequence[StoredItem],
 ) -> list[ComparedPair]:
-    """Compare a query with items of the other modality; arguments as for `evidence_of_items`."""
+    """Compare a term, a text with its text, with items of the other modality."""
     # A text query is split into words once, and photos of the same size have the same boxes.
     spans_of = cache(model.text.encoder.spans)
     boxes_of = cache(partial(region_boxes, model))
     rows = np.array([item.row for item in items], dtype=np.int64)
     # Values of the second stage itself: another matrix product would be rounded differently.
     tokens = query.encoding.item_tokens(0)
-    similarities = collection.similarities(tokens, modality, rows)
+    similarities = collection.similarities(tokens, query.modality, rows)
     numbers = None if query.regions is None else query.regions.tolist()
     found: list[ComparedPair] = []
     for item, similarity in zip(items, similarities, strict=True):
-        if modality == "text":
+        if query.modality == "text":
             text, size_px, cosines = query.text or "", item.size_px, similarity
             own = item.region_boxes
         else:
@@ -247,7 +215,6 @@ class PairScores(NamedTuple):
 def score_pair(
     model: Network,
     query: Term,
-    modality: Modality,
     collection: Collection,
     item: StoredItem,
 ) -> PairScores:
@@ -256,7 +223,6 @@ def score_pair(
     Args:
         model: Model that encoded both.
         query: The query; a text query with its text.
-        modality: Modality of the query.
         collection: Collection that holds the item.
         item: Item of that collection.
 
@@ -266,7 +232,7 @@ def score_pair(
     """
     if not collection.has_tokens:
         raise InputError("there is no evidence: the index was imported without tokens")
-    [pair] = compare_with_items(model, query, modality, collection, [item])
+    [pair] = compare_with_items(model, query, collection, [item])
     return PairScores(
         match=float(query.encoding.embedding[0] @ collection.embedding(item.row)),
         # Not `collection.align`, from which a hubness correction is subtracted.

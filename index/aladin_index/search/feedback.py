@@ -14,16 +14,9 @@ therefore left out of the score (`benchmarks/RESULTS.md`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
-
-from aladin_index.search.candidates import ValidSearch
-from aladin_index.search.collection import SecondStageQuery
-from aladin_index.search.query import EncodedParts
-from aladin_network.scoring.encoding import Encoding
 
 _STEP = 0.5
 # Moved words find items that the first stage places low: as many candidates at least, unless the
@@ -52,44 +45,3 @@ def moved_words(
     lengths = np.linalg.norm(moved, axis=1, keepdims=True)
     kept = lengths < _LEAST_LENGTH
     return np.where(kept, words, moved / np.where(kept, 1, lengths)).astype(np.float32)
-
-
-def move_words(
-    query: EncodedParts, searches: Sequence[ValidSearch]
-) -> tuple[list[ValidSearch], list[bool]]:
-    """Move the words of a query's texts by its examples.
-
-    Args:
-        query: Parts of the query.
-        searches: Each part as a search of its own.
-
-    Returns:
-        The searches, and for each whether its words were moved: those of texts that the second
-        stage aligns, if an example has regions of the searched kind.
-    """
-    likes = [
-        search.tokens
-        for part, search in zip(query.parts, searches, strict=True)
-        if part.role == "like" and not search.is_crossing and len(search.tokens)
-    ]
-    moves = [
-        bool(likes) and part.role == "all" and search.reranks and search.modality == "text"
-        for part, search in zip(query.parts, searches, strict=True)
-    ]
-    moved = [
-        _with_words(search, moved_words(search.tokens, likes)) if is_moved else search
-        for search, is_moved in zip(searches, moves, strict=True)
-    ]
-    return moved, moves
-
-
-def _with_words(search: ValidSearch, words: NDArray[np.float32]) -> ValidSearch:
-    """Return a search with other words, which its evidence shows, too."""
-    stage = search.second_stage
-    embedding = search.query.encoding.embedding[0]
-    return replace(
-        search,
-        query=search.query._replace(encoding=Encoding.of_item(embedding, words)),
-        tokens=words,
-        second_stage=stage and SecondStageQuery(words, stage.modality, stage.ranks),
-    )

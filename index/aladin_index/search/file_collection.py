@@ -12,15 +12,27 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.corrected import stored_biases
+from aladin_index.ann.corrected import query_vectors, stored_biases
 from aladin_index.ann.exact_search import exact_search, merge_orders
 from aladin_index.ann.first_stage import FirstStage
 from aladin_index.changes.reader import CollectionChanges, LiveItems
 from aladin_index.format.manifest import CollectionEntry
+from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
-from aladin_index.search.collection import Everything, FirstStageQuery, Ordered, SecondStageQuery
+from aladin_index.items.words import FoundWords, WordIndex
+from aladin_index.search.collection import (
+    Everything,
+    FirstStageQuery,
+    ListedPage,
+    ListOrder,
+    Ordered,
+    RawScores,
+    SecondStageQuery,
+)
+from aladin_index.search.lexical import find_rare_words
+from aladin_index.search.listing import list_fields, list_items
 from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, WORTH_BOUNDING, LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
@@ -60,17 +72,7 @@ class StoredCollection:
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Find the items whose embeddings are nearest to the query's.
-
-        Args:
-            query: (d_match,), L2-normalised.
-            count: Number of candidates wanted; as many are found if enough are allowed.
-            allowed: Rows to choose from, or None for all.
-
-        Returns:
-            Rows, best first, those of equal score in ascending order, and their cosines, which
-            are exact whatever the ANN keeps of a vector.
-        """
+        """Return the rows of the nearest items and their exact cosines, see `candidates_of_all`."""
         return self.candidates_of_all([query], count, allowed)[0]
 
     def candidates_of_all(
@@ -79,7 +81,11 @@ class StoredCollection:
         count: int,
         allowed: Selection | None = None,
     ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Find the nearest items of several queries as `candidates` does, in one call of FAISS."""
+        """Find the items whose vectors are nearest to each query's, in one call of FAISS.
+
+        As many are found as are wanted if enough are allowed, best first, those of equal score in
+        ascending order. The cosines are exact whatever the ANN keeps of a vector.
+        """
         together = queries[0][None] if len(queries) == 1 else np.stack(queries)
         for stage in self.first_stages:
             if (found := stage.nearest(together, count, allowed)) is not None:
@@ -97,14 +103,8 @@ class StoredCollection:
         """Order the first `count` items; a longer order always begins with a shorter one.
 
         The ANN finds the first `num_candidates`, always asked for just as many, so that pages
-        neither repeat an item nor skip one. What lies beyond is ordered exactly.
-
-        Args:
-            query: See `candidates`, whose result this returns, too.
-            count: Number of requested items.
-            num_candidates: Number of candidates of the first stage.
-            allowed: Rows to choose from, or None for all.
-            head: The candidates, if they have been found.
+        neither repeat an item nor skip one. What lies beyond is ordered exactly. `head` has the
+        candidates if they have been found.
         """
         rows, scores = head or self.candidates(query, num_candidates, allowed)
         if count <= len(rows) or len(rows) < num_candidates:
@@ -135,27 +135,26 @@ class FileCollection:
 
     @property
     def target(self) -> Target:
-        """Target of the collection: images or texts."""
         return self.base.target
 
     @property
     def entry(self) -> CollectionEntry:
-        """Manifest entry of the generation's collection."""
         return self.base.entry
 
     @property
     def count(self) -> int:
-        """Number of items that a search without a filter may find."""
         return self.base.entry.count if self.changes is None else self.changes.count
 
     @property
     def has_tokens(self) -> bool:
-        """Whether the collection has tokens for re-ranking; imported embeddings have none."""
         return self.base.entry.token_count > 0
 
     @property
+    def is_shared(self) -> bool:
+        return True
+
+    @property
     def items(self) -> ItemStore | LiveItems:
-        """Ids, texts and metadata."""
         changes, items = self.changes, self.base.items
         return items if changes is None else LiveItems(items, changes)
 
@@ -168,67 +167,70 @@ class FileCollection:
         passing = self.base.items.select(self.filter)
         return passing if changes is None else changes.select(passing, self.filter)
 
-    def order(
-        self,
-        query: NDArray[np.float32],
-        count: int,
-        num_candidates: int,
-        second_stage: SecondStageQuery | None = None,
-    ) -> Ordered:
-        """Order the first `count` items, see `aladin_index.search.collection.Collection`."""
-        return self.order_all([FirstStageQuery(query, count, num_candidates, second_stage)])[0]
+    def order(self, query: FirstStageQuery) -> Ordered:
+        return self.order_all([query])[0]
 
-    def order_all(self, searches: Sequence[FirstStageQuery]) -> list[Ordered]:
-        """Order the first items for several searches; as many candidates are found in one call.
-
-        The generation's items are found as `StoredCollection.order` does, added ones exactly.
-        """
-        selection, changes, base = self.selection, self.changes, self.base
-        of_base, of_added = (selection, None) if changes is None else changes.split(selection)
-        every = base.entry.count if changes is None else changes.count
-        total = every if selection is None else selection.count
+    def order_all(self, queries: Sequence[FirstStageQuery]) -> list[Ordered]:
+        # The generation's items are found as by `StoredCollection.order`, added ones exactly.
+        changes, base = self.changes, self.base
+        of_base, of_added = self._selections()
+        total = self.count if self.selection is None else self.selection.count
+        vectors = [self._vector(query.embedding, query.hubs) for query in queries]
         together: dict[int, list[NDArray[np.float32]]] = {}
-        for query, _, num_candidates, _ in searches:
-            together.setdefault(num_candidates, []).append(query)
-        found = {n: iter(base.candidates_of_all(q, n, of_base)) for n, q in together.items()}
+        for query, vector in zip(queries, vectors, strict=True):
+            together.setdefault(query.candidates, []).append(vector)
+        found = {n: iter(base.candidates_of_all(v, n, of_base)) for n, v in together.items()}
         ordered: list[Ordered] = []
-        for query, count, num_candidates, second_stage in searches:
-            candidates, upper = min(num_candidates, total), None
-            rows, match = base.order(
-                query, count, num_candidates, of_base, next(found[num_candidates])
-            )
+        for query, vector in zip(queries, vectors, strict=True):
+            count, head = query.wanted, next(found[query.candidates])
+            rows, match = base.order(vector, count, query.candidates, of_base, head)
             if changes is not None:
-                added, of_new = exact_search(changes.embeddings, query, count, of_added)
+                added, of_new = exact_search(changes.embeddings, vector, count, of_added)
                 added = added + changes.base_count
                 rows, match = merge_orders(rows, match, added, of_new, count)
-            elif base.bounds and second_stage and second_stage.ranks and len(rows) >= LEAST_BOUNDED:
-                tokens, modality, _ = second_stage
-                upper = base.bounds.of_candidates(tokens, modality, rows)
-                if upper is not None and base.entry.corrected:
-                    upper = upper - self.biases(tokens, modality, rows)[:, 1]
-            ordered.append(Ordered(rows, match, candidates, upper))
+            upper = self._upper_of(query.second_stage, rows) if changes is None else None
+            ordered.append(Ordered(rows, match, min(query.candidates, total), upper))
         return ordered
 
-    def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
-        """Return all items that may be found, see `aladin_index.search.collection.Collection`."""
+    def everything(
+        self,
+        embedding: NDArray[np.float32],
+        second_stage: SecondStageQuery | None = None,
+        hubs: float = 1.0,
+    ) -> Everything:
         base, changes, built = self.base, self.changes, self.base.entry.count
-        chosen = self.selection
-        of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
-        rows, match = exact_search(base.embeddings, query, None, of_base)
-        upper = np.full(len(rows), np.inf, dtype=np.float32)
-        asked = COMPARED_AS[second_stage.modality, self.base.target]
-        if base.bounds is not None and len(rows) > WORTH_BOUNDING * built:
-            upper = base.bounds.get().upper(second_stage.tokens, asked)[rows]
+        of_base, of_added = self._selections()
+        vector = self._vector(embedding, hubs)
+        rows, match = exact_search(base.embeddings, vector, None, of_base)
+        upper = None
+        if second_stage is not None:
+            upper = np.full(len(rows), np.inf, dtype=np.float32)
+            if base.bounds is not None and len(rows) > WORTH_BOUNDING * built:
+                asked = COMPARED_AS[second_stage.modality, self.target]
+                upper = base.bounds.get().upper(second_stage.tokens, asked)[rows]
         if changes is not None:
-            added, added_match = exact_search(changes.embeddings, query, None, of_added)
+            added, added_match = exact_search(changes.embeddings, vector, None, of_added)
             rows, match = np.append(rows, added + built), np.append(match, added_match)
-            upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
-        if base.entry.corrected and asked == second_stage.modality:
-            upper -= self.biases(second_stage.tokens, second_stage.modality, rows)[:, 1]
+            if upper is not None:
+                upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
+        if upper is not None and second_stage is not None:
+            upper = self._corrected(upper, second_stage.tokens, second_stage.modality, rows)
         return Everything(rows, match, upper)
 
+    def match(
+        self,
+        embeddings: Float[np.ndarray, "queries d_match"],
+        hubs: Sequence[float],
+        rows: NDArray[np.int64],
+    ) -> Float[np.ndarray, "queries rows"]:
+        if len(rows) == 0:
+            return np.empty((len(embeddings), 0), dtype=np.float32)
+        match = embeddings @ self.embeddings(rows.tolist()).T
+        if self.entry.corrected:
+            match -= np.outer(hubs, self._biases(rows)[:, 0]).astype(np.float32)
+        return match
+
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of tokens of some items."""
         if self.changes is None:
             return self.base.tokens.lengths(rows)
         lengths = np.empty(len(rows), dtype=np.int64)
@@ -244,7 +246,6 @@ class FileCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items, see `aladin_index.search.collection.Collection`."""
         return self.align_all([query], modality, [rows])[0]
 
     def align_all(
@@ -253,36 +254,40 @@ class FileCollection:
         modality: Modality,
         rows: Sequence[NDArray[np.int64]],
     ) -> list[NDArray[np.float32]]:
-        """Score the items of several queries, those of the generation in one call."""
-        asked = COMPARED_AS[modality, self.base.target]
-        built = [of_query < self.base.entry.count for of_query in rows]
-        stage, pairs = self.base.second_stage, zip(rows, built, strict=True)
-        of_base = rows if self.changes is None else [of_query[each] for of_query, each in pairs]
-        known = stage.align_all(queries, asked, of_base)
-        for place, (query, of_query, places) in enumerate(zip(queries, rows, built, strict=True)):
-            if self.changes is None or places.all():
-                continue
-            both = np.empty(len(of_query), dtype=np.float32)
-            both[places] = known[place]
-            store = self.changes.tokens(of_query[~places])
-            added = np.arange(store.count, dtype=np.int64)
-            both[~places] = alignment_with_candidates(query, asked, store, added)
-            known[place] = both
-        if not self.entry.corrected or asked != modality:  # regions are compared without
-            return known
+        # The items of the generation are scored in one call.
+        asked, changes = COMPARED_AS[modality, self.target], self.changes
+        if changes is None:
+            known = self.base.second_stage.align_all(queries, asked, rows)
+        else:
+            built = [of_query < self.base.entry.count for of_query in rows]
+            of_base = [of_query[each] for of_query, each in zip(rows, built, strict=True)]
+            known = self.base.second_stage.align_all(queries, asked, of_base)
+            for place, (query, of_query, old) in enumerate(zip(queries, rows, built, strict=True)):
+                if old.all():
+                    continue
+                both = np.empty(len(of_query), dtype=np.float32)
+                both[old] = known[place]
+                store = changes.tokens(of_query[~old])
+                added = np.arange(store.count, dtype=np.int64)
+                both[~old] = alignment_with_candidates(query, asked, store, added)
+                known[place] = both
         each = zip(known, queries, rows, strict=True)
-        return [found - self.biases(query, modality, of)[:, 1] for found, query, of in each]
+        return [self._corrected(found, query, modality, of) for found, query, of in each]
 
-    def biases(
+    def raw_scores(
         self,
-        query: Float[np.ndarray, "query_tokens dim"],
-        modality: Modality,
+        query: SecondStageQuery,
         rows: NDArray[np.int64],
-    ) -> Float[np.ndarray, "rows 2"]:
-        """Return what a correction subtracts from the cosines and alignment scores of items."""
-        added = None if self.changes is None else self.changes.embeddings
-        biases = stored_biases(self.base.embeddings, added, self.entry.embedding_dim, rows)
-        return biases * np.array([1, len(query) if modality == "text" else 1], dtype=np.float32)
+        match: NDArray[np.float32],
+        align: NDArray[np.float32] | None,
+        hubs: float = 1.0,
+    ) -> RawScores:
+        if not (self.entry.corrected and hubs):
+            return RawScores(match, align)
+        biases = self._biases(rows)
+        if align is not None:
+            align = align + biases[:, 1] * _bias_count(query.tokens, query.modality)
+        return RawScores(match + np.float32(hubs) * biases[:, 0], align)
 
     def similarities(
         self,
@@ -290,8 +295,7 @@ class FileCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
-        modality = COMPARED_AS[modality, self.base.target]
+        modality = COMPARED_AS[modality, self.target]
         built = rows < self.base.entry.count
         of_built = self.base.second_stage.similarities(query, modality, rows[built])
         if self.changes is None or built.all():
@@ -302,18 +306,73 @@ class FileCollection:
         return [next(parts[row >= self.base.entry.count]) for row in rows.tolist()]
 
     def tokens(self, row: int) -> Float[np.ndarray, "tokens dim"]:
-        """Read the tokens of one item, in float32."""
         if self.changes is None or row < self.base.entry.count:
             return self.base.tokens.read(np.array([row])).values
         return self.changes.tokens(np.array([row])).read(np.array([0])).values
 
     def embedding(self, row: int) -> Float[np.ndarray, " dim"]:
-        """Read the embedding of one item."""
         return self.embeddings([row])[0]
 
     def embeddings(self, rows: Sequence[int]) -> Float[np.ndarray, "rows dim"]:
-        """Read the embeddings of some items, at least one."""
         base, built = self.base.embeddings, self.base.entry.count
         added = base if self.changes is None else self.changes.embeddings
         vectors = [base[row] if row < built else added[row - built] for row in rows]
         return np.stack(vectors)[:, : self.entry.embedding_dim]
+
+    def find_words(self, text: str) -> FoundWords:
+        changes = self.changes
+        indexes: list[tuple[WordIndex, int]] = [(self.base.items.words, self.base.entry.count)]
+        if changes is not None:
+            indexes.append((changes.added.words, changes.rows))
+        removed = None if changes is None else changes.gone
+        return find_rare_words(text, indexes, self.count, removed, self.selection)
+
+    def list_items(self, order: ListOrder, after_id: str | None, count: int) -> ListedPage:
+        return list_items(self, order, after_id, count)
+
+    def list_fields(self) -> dict[str, list[FieldValues]]:
+        return list_fields(self)
+
+    def _selections(self) -> tuple[Selection | None, Selection | None]:
+        """Return what `selection` selects of the generation and of the added items."""
+        if self.changes is None:
+            return self.selection, None
+        return self.changes.split(self.selection)
+
+    def _vector(self, embedding: NDArray[np.float32], hubs: float) -> NDArray[np.float32]:
+        """Return the vector whose inner product with a stored one is the corrected cosine."""
+        if not self.entry.corrected:
+            return embedding
+        return query_vectors(embedding, self.entry.vector_dim, hubs)
+
+    def _upper_of(
+        self, query: SecondStageQuery | None, rows: NDArray[np.int64]
+    ) -> NDArray[np.float32] | None:
+        """Return bounds of the alignment scores of some rows if they are at hand and save time."""
+        bounds = self.base.bounds
+        if not (bounds and query and query.ranks and len(rows) >= LEAST_BOUNDED):
+            return None
+        upper = bounds.of_candidates(query.tokens, query.modality, rows)
+        return None if upper is None else self._corrected(upper, query.tokens, query.modality, rows)
+
+    def _corrected(
+        self,
+        align: NDArray[np.float32],
+        query: Float[np.ndarray, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Subtract the hub correction from alignment scores; regions are compared without."""
+        if not self.entry.corrected or COMPARED_AS[modality, self.target] != modality:
+            return align
+        return align - self._biases(rows)[:, 1] * _bias_count(query, modality)
+
+    def _biases(self, rows: NDArray[np.int64]) -> Float[np.ndarray, "rows 2"]:
+        """Return the biases of the items' cosines, and of their alignment scores by word."""
+        added = None if self.changes is None else self.changes.embeddings
+        return stored_biases(self.base.embeddings, added, self.entry.embedding_dim, rows)
+
+
+def _bias_count(query: Float[np.ndarray, "query_tokens dim"], modality: Modality) -> np.float32:
+    """Return how often an alignment score contains the bias: by word, or once for a photo."""
+    return np.float32(len(query) if modality == "text" else 1)

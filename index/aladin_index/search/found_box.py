@@ -23,12 +23,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.candidates import ValidSearch
-from aladin_index.search.collection import Collection, SearchBackend
+from aladin_index.search.collection import Collection
 from aladin_index.search.evidence import region_boxes
 from aladin_index.search.query import Term
-from aladin_index.search.results import Box, HitPart, RegionEvidence, SearchHit
-from aladin_network.errors import EngineUnavailableError
+from aladin_index.search.results import Box, RegionEvidence
 from aladin_network.inference import Network
 
 # Factors of the size of the photo along an axis; those of the two axes differ by a step at most.
@@ -199,31 +197,3 @@ def find_in_items(
         for place, found in zip(places, finder.find(cosines, np.array(boxes)), strict=True):
             parts[place] = parts[place]._replace(found=found)
     return parts
-
-
-def add_found(
-    index: SearchBackend,
-    search: ValidSearch,
-    items: Sequence[StoredItem],
-    hits: Sequence[SearchHit] | Sequence[HitPart],
-) -> bool:
-    """Give hits the place where the query's box was found, and its regions if they are asked for.
-
-    Args:
-        index: Searched index.
-        search: Search of photos by a box.
-        items: Items of the hits.
-        hits: Hits, or one part of each, to complete.
-
-    Returns:
-        Whether the tokens were available.
-    """
-    query, collection = search.query, search.collection
-    try:
-        parts = find_in_items(index.checkpoint.model, query, collection, items)
-    except EngineUnavailableError:
-        return False
-    for hit, part in zip(hits, parts, strict=True):
-        hit.found = part.found
-        hit.region_evidence = part.evidence(query) if search.options.explain else None
-    return True

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -24,44 +24,14 @@ from aladin_index.items.field_tables import (
 )
 from aladin_index.items.filters import KIND_CODES, Exists, Kind, field_scalars
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.collection import Collection
-from aladin_index.search.file_collection import FileCollection
+from aladin_index.search.collection import ListedPage, ListOrder
 from aladin_network.errors import InputError, UnknownItemError, brief
+
+if TYPE_CHECKING:
+    from aladin_index.search.file_collection import FileCollection
 
 # Items read at once while those of a page are looked for.
 _BATCH = 200
-
-
-class NotListableError(InputError):
-    """The index is in a vector database, which finds items but does not sort them."""
-
-
-class ListOrder(NamedTuple):
-    """How items are sorted.
-
-    Attributes:
-        field: Metadata field to sort by, or None for the order of addition. Items without a value
-            in it come last, in the order of their addition. An item with several values counts by
-            the one that comes first.
-        descending: Whether the largest value, or the latest addition, comes first.
-    """
-
-    field: str | None = None
-    descending: bool = True
-
-
-class ListedPage(NamedTuple):
-    """A page of items.
-
-    Attributes:
-        items: Items in the order.
-        total: Number of items that pass the filter, on all pages.
-        is_last: Whether no item follows.
-    """
-
-    items: list[StoredItem]
-    total: int
-    is_last: bool
 
 
 class _FieldReader(Protocol):
@@ -77,24 +47,9 @@ class _FieldReader(Protocol):
 
 
 def list_items(
-    collection: Collection, order: ListOrder, after_id: str | None, count: int
+    live: FileCollection, order: ListOrder, after_id: str | None, count: int
 ) -> ListedPage:
-    """List items of an index that is stored in files.
-
-    Args:
-        collection: Collection, restricted by a filter or not.
-        order: Order of the items.
-        after_id: Id of the item after which the page begins, which may have been deleted
-            meanwhile; None for the first page.
-        count: Maximum number of items.
-
-    Raises:
-        UnknownItemError: If no item has or had the id.
-        NotListableError: If the index is in a vector database.
-        InputError: If the field is not indexed for filters.
-        IndexCorruptError: If the items cannot be read.
-    """
-    live = _in_files(collection)
+    """List items of a collection in files, see `Collection.list_items`."""
     if order.field is not None:
         _check_indexed(live, order.field)
     after = None if after_id is None else _find(live, after_id)
@@ -105,20 +60,8 @@ def list_items(
     return ListedPage(found[:count], total, is_last=len(found) <= count)
 
 
-def list_fields(collection: Collection) -> dict[str, list[FieldValues]]:
-    """Describe the metadata fields that are indexed for filters, of an index in files.
-
-    Args:
-        collection: Collection, without a filter.
-
-    Returns:
-        By name, the values of each kind; see `aladin_index.items.field_tables.describe_fields`.
-
-    Raises:
-        NotListableError: If the index is in a vector database.
-        IndexCorruptError: If the items cannot be read.
-    """
-    live = _in_files(collection)
+def list_fields(live: FileCollection) -> dict[str, list[FieldValues]]:
+    """Describe the fields of a collection in files, see `Collection.list_fields`."""
     fields = dict(live.base.items.fields)
     changes = live.changes
     if changes is None:
@@ -171,15 +114,6 @@ def _without(
         return None
     counts = dict(sorted(first.items())) if len(first) <= MAX_VALUES else None
     return FieldValues(values.kind, min(first), max(last), counts)
-
-
-def _in_files(collection: Collection) -> FileCollection:
-    if not isinstance(collection, FileCollection):
-        raise NotListableError(
-            "expected an index in files, got one in a vector database, whose items cannot be"
-            " listed; they can be searched"
-        )
-    return collection
 
 
 def _check_indexed(live: FileCollection, field: str) -> None:

@@ -13,22 +13,24 @@ from aladin_network.types import Modality
 
 
 class Term(NamedTuple):
-    """A query that was encoded by the network or looked up, and the time this took.
+    """A text, photo or item of a query, encoded by the network or looked up.
 
     Attributes:
         encoding: Encoding of the one item.
-        modality: Modality of the query.
-        text: Text of a text query; required to explain its hits.
-        size_px: Width and height of a photo query, required for boxes in it; or None if unknown.
+        modality: Modality of the term.
+        text: The text itself; required to explain the hits of a text.
+        size_px: Width and height of a photo, required for boxes in it; or None if unknown.
         boxes: (regions, 4) boxes that came with a photo's regions, in fractions of it, or None.
-        is_stored: Whether it was looked up.
-        box: Part of a photo query that is searched for, in fractions of the photo; None for all.
+        box: Part of a photo that is searched for, in fractions of the photo; None for all.
         regions: Numbers of the photo's regions that its tokens are; None for all of them.
-        own_id: Id of the query if it is an item of the index and must not be among its own hits.
+        own_id: Id of the term if it is an item of the index and must not be among its own hits.
+        is_stored: Whether it was looked up.
         decode_ms: Time to decode a photo, and to find its regions if the network reads regions.
         encode_ms: Time in the network, for the whole batch, or to look an item up.
         cached: Whether the encoding comes from the cache.
-        batch: Number of queries that were encoded together, including this one.
+        batch: Number of terms that were encoded together, including this one.
+        role: What the term says of the hits; None for a query that is this term alone.
+        weight: Weight among the terms of its role, more than 0.
     """
 
     encoding: Encoding
@@ -44,43 +46,14 @@ class Term(NamedTuple):
     encode_ms: float = 0.0
     cached: bool = False
     batch: int = 1
-
-
-class EncodedPart(NamedTuple):
-    """One part of a query of several.
-
-    Attributes:
-        query: The part as a query of its own.
-        role: What the part says of the hits.
-        weight: Weight among the parts of its role, more than 0.
-    """
-
-    query: Term
-    role: Role
+    role: Role | None = None
     weight: float = 1.0
 
 
-class EncodedParts(NamedTuple):
-    """A query of several parts, at least one of which hits have to have or to be like."""
+# One term without a role, or terms with roles, of which hits have or are like at least one.
+Query = tuple[Term, ...]
 
-    parts: tuple[EncodedPart, ...]
 
-    @property
-    def decode_ms(self) -> float:
-        """Time to decode the photos among the parts."""
-        return sum(part.query.decode_ms for part in self.parts)
-
-    @property
-    def encode_ms(self) -> float:
-        """Time in the network, which encodes parts of one modality together."""
-        return max(part.query.encode_ms for part in self.parts)
-
-    @property
-    def cached(self) -> bool:
-        """Whether the encodings of all parts come from the cache."""
-        return all(part.query.cached for part in self.parts)
-
-    @property
-    def batch(self) -> int:
-        """Number of queries and parts that were encoded together, including these."""
-        return max(part.query.batch for part in self.parts)
+def terms_of(query: Query | Term) -> Query:
+    """Return the terms of a query, which may be one alone."""
+    return (query,) if isinstance(query, Term) else query

@@ -117,7 +117,7 @@ def _scores(searcher: TwoStageSearcher, pair: Pair, encoded: Term) -> PairScores
     if encoded.box is not None:
         encoded = searcher.part_of(encoded, pair.collection)
     model = searcher.index.checkpoint.model
-    return score_pair(model, encoded, pair.modality, pair.collection, pair.item)
+    return score_pair(model, encoded, pair.collection, pair.item)
 
 
 def _score_photos(

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from aladin_index.encode.item_encoders import RegionsNeededError
-from aladin_index.search.listing import NotListableError
+from aladin_index.search.collection import NotListableError
 from aladin_network.errors import (
     AladinError,
     CheckpointError,

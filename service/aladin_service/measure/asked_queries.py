@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.ann.corrected import query_vectors
-from aladin_index.search.collection import Collection, SecondStageQuery
+from aladin_index.search.collection import Collection, FirstStageQuery, SecondStageQuery
 from aladin_network.calibration.fit import AskedQuery, candidates_kept
 from aladin_network.calibration.judging import CandidateScores
 from aladin_network.errors import InputError
@@ -182,8 +181,8 @@ class AskedCollection:
         collection = self._collection
         tokens = query.item_tokens(0).numpy()
         second_stage = SecondStageQuery(tokens, self._modality) if self._is_aligned else None
-        vector = query_vectors(query.embedding[0].numpy(), collection.entry.vector_dim)
-        rows, match, *_ = collection.order(vector, count, count, second_stage)
+        embedding = query.embedding[0].numpy()
+        rows, match, *_ = collection.order(FirstStageQuery(embedding, count, count, second_stage))
         align = None if second_stage is None else collection.align(tokens, self._modality, rows)
         return CandidateScores(rows, match, align, self._words(query, collection.lengths(rows)))
 

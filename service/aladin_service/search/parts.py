@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from aladin_index.search.query import EncodedPart, EncodedParts, Term
+from aladin_index.search.query import Query as EncodedQuery
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.photos.memory import WithdrawnError, is_still_wanted
 from aladin_service.search.job import PartsQuery, PlainQuery, Query, QueryPart
 
-Encoded = Term | EncodedParts
+Encoded = Term | EncodedQuery
 
 
 class Encoder(Protocol):
@@ -72,11 +73,11 @@ def encode_any(encoder: Encoder, searcher: TwoStageSearcher, query: Query) -> En
 
 def _join(
     parts: Sequence[QueryPart], encoded: Sequence[Term | Exception | None]
-) -> EncodedParts | Exception | None:
+) -> EncodedQuery | Exception | None:
     """Return the parts together, or why one of them is missing."""
-    joined: list[EncodedPart] = []
+    joined: list[Term] = []
     for part, each in zip(parts, encoded, strict=True):
         if each is None or isinstance(each, Exception):
             return each
-        joined.append(EncodedPart(each, part.role, part.weight))
-    return EncodedParts(tuple(joined))
+        joined.append(each._replace(role=part.role, weight=part.weight))
+    return tuple(joined)

@@ -14,9 +14,8 @@ from aladin_index.generations.info import LocalFacts, facts_of
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.collection import SearchBackend
+from aladin_index.search.collection import ListedPage, ListOrder, SearchBackend
 from aladin_index.search.documents import DocumentScore, DocumentVectors, score_documents
-from aladin_index.search.listing import ListedPage, ListOrder, list_fields, list_items
 from aladin_network.errors import ImageError, UnknownItemError
 from aladin_network.inference import tokenize
 from aladin_network.photos.decoding import DEFAULT_LIMITS, opened_image
@@ -216,7 +215,7 @@ class ListItems(Job[tuple[ListedPage, int]]):
     def run(self, worker: Worker) -> tuple[ListedPage, int]:
         index = worker.searcher().index
         collection = index.collection(self.target, self.filter)
-        return list_items(collection, self.order, self.after_id, self.count), index.generation
+        return collection.list_items(self.order, self.after_id, self.count), index.generation
 
 
 @dataclass(frozen=True)
@@ -225,7 +224,7 @@ class ListFields(Job[Mapping[Target, dict[str, list[FieldValues]]]]):
 
     def run(self, worker: Worker) -> Mapping[Target, dict[str, list[FieldValues]]]:
         index = worker.searcher().index
-        return {target: list_fields(index.collection(target)) for target in index.manifest.targets}
+        return {target: index.collection(target).list_fields() for target in index.manifest.targets}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
-from aladin_index.search.query import EncodedParts, Term
+from aladin_index.search.query import Term, terms_of
 from aladin_index.search.results import SEARCH_ANSWER
 from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_network.detectors.base import Detector
@@ -37,7 +37,7 @@ from aladin_service.search.job import (
     SearchJob,
     WorkAnswer,
 )
-from aladin_service.search.parts import encode_with_parts
+from aladin_service.search.parts import Encoded, encode_with_parts
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.hot_swap import LiveIndex, Opening
@@ -189,7 +189,7 @@ class Worker:
             for job in jobs
         ]
         plain = [job.query for job in jobs if not isinstance(job.query, PartsQuery)]
-        queries: Sequence[Term | EncodedParts | Exception | None]
+        queries: Sequence[Encoded | Exception | None]
         if len(plain) == len(jobs):
             queries = self._encoder.encode(searcher, plain, is_wanted, until_s)
         else:
@@ -213,8 +213,8 @@ class Worker:
                 degraded=tuple(answer.degraded),
                 took_ms=answer.took_ms,
                 no_match=answer.no_match,
-                cached=search.query.cached,
-                batch=search.query.batch,
+                cached=all(term.cached for term in terms_of(search.query)),
+                batch=max(term.batch for term in terms_of(search.query)),
             )
         return results
 

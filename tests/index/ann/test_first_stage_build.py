@@ -79,7 +79,7 @@ def test_a_graph_finds_the_best_corrected_scores(generation: Path) -> None:
     ann = AnnIndex.open(generation / "images/ann.faiss", entry.search_width)
     cosines = texts @ vectors.T
     for scores, crossing in ((cosines - biases[:, 0], True), (cosines, False)):
-        queries = query_vectors(texts, DIM + 2, crossing=crossing)
+        queries = query_vectors(texts, DIM + 2, float(crossing))
         best = np.argsort(-scores, axis=1)[:, :20]
         found = [ann.search(query, 20) for query in queries]
         assert np.mean([np.isin(*pair) for pair in zip(best, found, strict=True)]) > 0.98

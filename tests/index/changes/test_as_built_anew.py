@@ -14,7 +14,7 @@ from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import parse_filter
-from aladin_index.search.listing import ListOrder, list_fields, list_items
+from aladin_index.search.collection import ListOrder
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
@@ -109,11 +109,11 @@ def test_words_find_the_same_items(both: tuple[Path, Path], candidates: Any) -> 
 
 def test_fields_and_lists_are_the_same(both: tuple[Path, Path]) -> None:
     with open_index(both[0]) as changed, open_index(both[1]) as anew:
-        assert list_fields(changed.collection("images")) == list_fields(anew.collection("images"))
+        assert changed.collection("images").list_fields() == anew.collection("images").list_fields()
         for order in (ListOrder(), ListOrder("n"), ListOrder("place", descending=False)):
             for filter in ({}, {"kind": "a"}):
                 pages = [
-                    list_items(index.collection("images", parse_filter(filter)), order, None, 500)
+                    index.collection("images", parse_filter(filter)).list_items(order, None, 500)
                     for index in (changed, anew)
                 ]
                 assert pages[0].total == pages[1].total
@@ -133,7 +133,7 @@ def test_values_of_deleted_items_alone_are_not_described(
     with closing(ChangesWriter(root, load_checkpoint(tiny_checkpoint).model_id)) as writer:
         writer.delete("images", [*ids[:10], "i59"])
     with open_index(root) as index:
-        fields = list_fields(index.collection("images"))
+        fields = index.collection("images").list_fields()
     assert [*fields] == ["n", "year"]
     assert fields["n"][0].counts == dict.fromkeys(range(10, 59), 1)
     assert (fields["n"][0].least, fields["n"][0].greatest) == (10, 58)

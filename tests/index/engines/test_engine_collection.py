@@ -13,7 +13,7 @@ from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
 from aladin_index.engines.push import PushReport
 from aladin_index.generations.reader import SearchIndex
-from aladin_index.search.collection import SecondStageQuery
+from aladin_index.search.collection import FirstStageQuery, SecondStageQuery
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import EngineUnavailableError, InputError
@@ -129,7 +129,7 @@ def test_what_is_removed_after_it_was_found_is_found_whole(
     tokens = photo.item_tokens(0)
     collection, files = remote.collection("texts"), searcher.index.collection("texts")
     second_stage = SecondStageQuery(tokens, modality)
-    rows = collection.order(photo.embedding[0], 4, 4, second_stage).rows
+    rows = collection.order(FirstStageQuery(photo.embedding[0], 4, 4, second_stage)).rows
     server.collections[1, "texts"].clear()
     server.calls.clear()
     assert collection.lengths(rows).tolist() == files.lengths(rows).tolist()
@@ -177,7 +177,7 @@ def test_what_is_removed_or_replaced_before_its_tokens_are_asked_for_scores_noth
 ) -> None:
     photo = searcher.stored_query("photo 3").encoding
     collection = remote.collection("texts")
-    rows = collection.order(photo.embedding[0], 4, 4).rows
+    rows = collection.order(FirstStageQuery(photo.embedding[0], 4, 4)).rows
     removed, replaced, *_ = (item.id for item in collection.items.by_rows(rows.tolist()))
     stored = server.collections[1, "texts"]
     del stored[removed]
@@ -220,10 +220,12 @@ def test_a_longer_order_begins_with_a_shorter_one_where_searches_are_not_exact(
 
     monkeypatch.setattr(remote.client, "search", search)
     embedding = query.embedding[0]
-    longest = remote.collection("images").order(embedding, 17, 3)
+    longest = remote.collection("images").order(FirstStageQuery(embedding, 17, 3))
     assert len(longest.rows) == len(set(longest.rows.tolist())) == 17
     for count in range(17):
-        rows, match, candidates, *_ = remote.collection("images").order(embedding, count, 3)
+        rows, match, candidates, *_ = remote.collection("images").order(
+            FirstStageQuery(embedding, count, 3)
+        )
         assert candidates == 3
         assert rows.tolist() == longest.rows[:count].tolist()
         assert match.tolist() == longest.match[:count].tolist()

@@ -30,6 +30,7 @@ from aladin_index.format.manifest import AnnEntry, Manifest, RecallPoint
 from aladin_index.generations.collection_writer import live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_index.search.collection import FirstStageQuery
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import (
     ConfigError,
@@ -327,7 +328,7 @@ def test_searches_look_as_far_as_is_needed(
     client = MemoryEngine(server)
     with open_engine_index(tmp_path / "remote", client) as index:
         query = np.eye(1, index.manifest.collections["images"].embedding_dim, dtype=np.float32)[0]
-        assert len(index.collection("images").order(query, 23, 23).rows) == 23
+        assert len(index.collection("images").order(FirstStageQuery(query, 23, 23)).rows) == 23
 
 
 def test_where_no_width_finds_enough_the_best_is_told(

@@ -18,6 +18,7 @@ from aladin_index.engines.record import read_generation
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_index.search.collection import FirstStageQuery
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
     DuplicateItemError,
@@ -219,7 +220,7 @@ def test_items_that_were_added_elsewhere_with_the_same_row_are_both_found(
     with open_engine_index(pushed, MemoryEngine(server), checkpoint=checkpoint) as index:
         for query in new.embeddings:
             found = index.collection("images")
-            rows = found.order(query, 6, 6).rows
+            rows = found.order(FirstStageQuery(query, 6, 6)).rows
             assert len(set(rows.tolist())) == 6
             items = found.items.by_rows(rows.tolist())
             assert {item.id for item in items} == {*IDS, "x", "y"}

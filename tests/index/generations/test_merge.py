@@ -16,6 +16,7 @@ from aladin_index.format.layout import generation_folder, published_generations
 from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
+from aladin_index.search.collection import FirstStageQuery
 from aladin_index.settings import AddSettings, BuildSettings
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
@@ -137,7 +138,9 @@ def test_a_merged_index_is_searched_as_a_whole(
         collection = opened.collection("images")
         for item in images:
             row = dict(collection.items.ids())[item.id]
-            assert collection.order(collection.embedding(row), 1, 1).rows.tolist() == [row]
+            assert collection.order(
+                FirstStageQuery(collection.embedding(row), 1, 1)
+            ).rows.tolist() == [row]
 
 
 def test_what_does_not_belong_together_is_refused(

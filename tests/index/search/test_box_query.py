@@ -18,12 +18,12 @@ from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.search.box_query import fit_embedder
 from aladin_index.search.collection import SearchBackend
 from aladin_index.search.evidence import region_boxes
 from aladin_index.search.found_box import BoxFinder
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedPart, EncodedParts, Term
-from aladin_index.search.region_embedder import fit_embedder
+from aladin_index.search.query import Term
 from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
@@ -224,7 +224,7 @@ def test_an_engine_answers_as_files_do(
 
 def test_a_box_is_a_part_of_a_query(searcher: TwoStageSearcher) -> None:
     text = searcher.stored_query("text 2")
-    parts = EncodedParts((EncodedPart(text, "all", 1.0), EncodedPart(boxed(searcher), "all", 2.0)))
+    parts = (text._replace(role="all"), boxed(searcher)._replace(role="all", weight=2.0))
     answer = searcher.search(parts, "images", ALL)
     of_text = {h.id: h.score for h in searcher.search(text, "images", ALL).hits}
     of_box = {h.id: h for h in searcher.search(boxed(searcher), "images", ALL).hits}
@@ -288,7 +288,7 @@ def test_photos_without_regions_are_refused(
 
 def test_a_model_without_a_trained_alignment_is_refused(search_index: SearchIndex) -> None:
     searcher = TwoStageSearcher(search_index)
-    searcher._is_aligned = False  # as of a converted CLIP
+    searcher._planner._is_trained = False  # as of a converted CLIP
     with pytest.raises(InputError, match="box: the alignment of this index's model was not"):
         searcher.search(boxed(searcher), "images")
     assert searcher.search(boxed(searcher), "images", SearchOptions(fusion=0.5)).hits

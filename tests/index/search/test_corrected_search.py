@@ -121,7 +121,7 @@ def test_the_words_of_a_pair_add_up_to_its_alignment_score(corrected: Path) -> N
         query = Term(encode_texts(model, [QUERIES[0]]), "text", text=QUERIES[0])
         scores = expected(index, correction, "images", query.encoding)
         for item in collection.items.by_rows(range(collection.count)):
-            pair = score_pair(model, query, "text", collection, item)
+            pair = score_pair(model, query, collection, item)
             assert pair.align == pytest.approx(scores[item.id][2], abs=2e-3)
             assert pair.align == pytest.approx(
                 sum(each.score for each in word_evidence(*pair.pair))

@@ -14,7 +14,7 @@ import pytest
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search import exhaustive, file_collection
+from aladin_index.search import file_collection, plan
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
@@ -199,7 +199,7 @@ def test_without_time_the_first_stage_orders(
     def fail(*_: object) -> None:
         raise EngineUnavailableError("tokens", "not there")
 
-    monkeypatch.setattr(exhaustive.KnownScores, "scores", fail)
+    monkeypatch.setattr(type(index.collection("images")), "align", fail)
     lost = run_search(
         searcher, encoding(2), "text", "images", candidates="exhaustive", fusion=1, offset=3
     )
@@ -223,7 +223,7 @@ def test_few_items_are_scored(index: SearchIndex, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_large_index_takes_a_number(index: SearchIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exhaustive, "MAX_ITEMS", 799)
+    monkeypatch.setattr(plan, "MAX_ITEMS", 799)
     searcher = TwoStageSearcher(index)
     with pytest.raises(InputError, match=r"at most 799 items; this one has 800"):
         run_search(searcher, encoding(1), "text", "images", candidates="exhaustive", fusion=1)
@@ -240,7 +240,7 @@ def test_an_index_can_make_it_the_default(
     assert (
         run_search(searcher, encoding(3), "text", "images", fusion=1, candidates=7).candidates == 7
     )
-    monkeypatch.setattr(exhaustive, "MAX_ITEMS", 10)
+    monkeypatch.setattr(plan, "MAX_ITEMS", 10)
     assert run_search(searcher, encoding(3), "text", "images", fusion=1).candidates == 100
 
 

@@ -18,6 +18,7 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.search.collection import FirstStageQuery
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
@@ -253,11 +254,15 @@ def test_equal_scores_are_ordered_by_row_also_over_the_border(
         writer.add("images", twins, "error")
         query = same.embeddings[0]
         for count in range(1, 6):
-            found = index.collection("images").order(query, count, count)
+            found = index.collection("images").order(FirstStageQuery(query, count, count))
             assert found.rows.tolist() == list(range(count))
             assert found.match == pytest.approx(1, abs=1e-6)
         writer.delete("images", ["b", "d"])
-        assert index.collection("images").order(query, 9, 9).rows.tolist() == [0, 2, 4]
+        assert index.collection("images").order(FirstStageQuery(query, 9, 9)).rows.tolist() == [
+            0,
+            2,
+            4,
+        ]
 
 
 def test_a_collection_that_was_emptied_and_filled_again(

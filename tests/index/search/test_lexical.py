@@ -13,7 +13,7 @@ from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedPart, EncodedParts, Term
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 
@@ -135,6 +135,6 @@ def test_all_items_as_candidates(searcher: TwoStageSearcher) -> None:
 def test_a_query_without_a_text_of_its_own_is_refused(searcher: TwoStageSearcher) -> None:
     with pytest.raises(InputError, match="lexical: expected a query of one text, got none"):
         searcher.search(searcher.stored_query("p1"), "texts", WORDS)
-    parts = EncodedParts((EncodedPart(asked(searcher, "a dog"), "all"),))
+    parts = (asked(searcher, "a dog")._replace(role="all"),)
     with pytest.raises(InputError, match="lexical: expected a query of one text, got several"):
         searcher.search(parts, "images", WORDS)

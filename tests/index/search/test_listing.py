@@ -20,7 +20,7 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import parse_filter
 from aladin_index.search import listing
-from aladin_index.search.listing import ListOrder, list_fields, list_items
+from aladin_index.search.collection import ListOrder
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError, UnknownItemError
 
@@ -87,7 +87,7 @@ def pages(index: SearchIndex, order: ListOrder, size: int, **filter: Any) -> lis
     ids: list[str] = []
     after = None
     while True:
-        page = list_items(collection, order, after, size)
+        page = collection.list_items(order, after, size)
         assert len(page.items) <= size
         ids += [item.id for item in page.items]
         if page.is_last:
@@ -127,11 +127,11 @@ def test_a_page_continues_after_an_item_that_was_deleted(
 ) -> None:
     index, items = living
     collection = index.collection("images")
-    assert [item.id for item in list_items(collection, ListOrder(), "a2", 2).items] == ["a1", "i38"]
+    assert [item.id for item in collection.list_items(ListOrder(), "a2", 2).items] == ["a1", "i38"]
     assert "i39" not in items
-    assert list_items(collection, ListOrder(), "i39", 1).items[0].id == "i38"
+    assert collection.list_items(ListOrder(), "i39", 1).items[0].id == "i38"
     with pytest.raises(UnknownItemError, match="nobody"):
-        list_items(collection, ListOrder(), "nobody", 1)
+        collection.list_items(ListOrder(), "nobody", 1)
 
 
 def test_fields_are_described_by_what_is_there(
@@ -144,7 +144,7 @@ def test_fields_are_described_by_what_is_there(
             kind = {int: "number", float: "number", str: "text", bool: "bool"}.get(type(each))
             if kind:
                 counts[kind][each] += 1
-    (values,) = list_fields(index.collection("images")).values()
+    (values,) = index.collection("images").list_fields().values()
     assert {each.kind: each.counts for each in values} == {
         kind: dict(found) for kind, found in counts.items() if found
     }
@@ -159,7 +159,7 @@ def test_many_values_are_described_by_their_range(
     ids = [f"i{n}" for n in range(60)]
     write_made_up(tmp_path / "index", images=made_up(ids, n=list(range(60)), few=[1, 2] * 30))
     with open_index(tmp_path / "index") as index:
-        assert list_fields(index.collection("images")) == {
+        assert index.collection("images").list_fields() == {
             "few": [FieldValues("number", 1, 2, {1: 30, 2: 30})],
             "n": [FieldValues("number", 0, 59, None)],
         }
@@ -170,7 +170,7 @@ def test_a_field_without_an_index_and_an_engine_are_refused(search_index: Search
     declared = replace(collection.entry, filter_fields=["year"])
     collection = replace(collection, base=replace(collection.base, entry=declared))
     with pytest.raises(InputError, match="'taken_at'; indexed are: year"):
-        list_items(collection, ListOrder("taken_at"), None, 1)
+        collection.list_items(ListOrder("taken_at"), None, 1)
     engine = EngineCollection.__new__(EngineCollection)
     with pytest.raises(InputError, match="vector database"):
-        list_items(engine, ListOrder(), None, 1)
+        engine.list_items(ListOrder(), None, 1)

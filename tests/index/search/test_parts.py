@@ -15,9 +15,8 @@ from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
 from aladin_index.search.feedback import moved_words
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedPart, EncodedParts, Term
 from aladin_index.search.results import Role, SearchAnswer
-from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import InputError
 
@@ -52,8 +51,8 @@ def ask(
     searcher: TwoStageSearcher, *parts: tuple[Role, str, float], options: SearchOptions = ALL
 ) -> SearchAnswer:
     """Search the photos by stored items as parts."""
-    encoded = [EncodedPart(searcher.stored_query(name), role, w) for role, name, w in parts]
-    return searcher.search(EncodedParts(tuple(encoded)), "images", options)
+    query = tuple(searcher.stored_query(n)._replace(role=role, weight=w) for role, n, w in parts)
+    return searcher.search(query, "images", options)
 
 
 def fused(searcher: TwoStageSearcher, text: str) -> dict[str, float]:
@@ -132,7 +131,8 @@ def test_examples_move_the_words_of_a_text_and_are_no_hits(searcher: TwoStageSea
     text = searcher.stored_query("t1").encoding.tokens[0]
     likes = [regions_of(searcher, name) for name in ("p3", "p4")]
     words = moved_words(text, likes)
-    fusion = searcher.validate(searcher.stored_query("t1"), "images", ALL, 0.0).fusion
+    asked = AskedSearch(searcher.stored_query("t1"), "images", ALL)
+    fusion = searcher.plan(asked, 0.0).terms[0].fusion
     unwanted = ask(searcher, ("all", "t2", 1.0), ("not", "t2", 1.0))
     penalties = {hit.id: (hit.parts or ())[1].score for hit in unwanted.hits}
     for hit in found.hits:
@@ -156,7 +156,8 @@ def test_with_a_weight_of_the_fusion_both_stages_order_the_moved_words(
 ) -> None:
     options = replace(ALL, fusion=0.25)
     found = ask(searcher, ("all", "t1", 1.0), *EXAMPLES, options=options)
-    fusion = searcher.validate(searcher.stored_query("t1"), "images", ALL, 0.0).fusion
+    asked = AskedSearch(searcher.stored_query("t1"), "images", ALL)
+    fusion = searcher.plan(asked, 0.0).terms[0].fusion
     for hit in found.hits:
         assert hit.parts is not None
         assert hit.parts[0].align is not None
@@ -253,16 +254,3 @@ def test_parts_that_are_no_query(
 ) -> None:
     with pytest.raises(InputError, match=message):
         ask(searcher, *parts, options=SearchOptions(**options))
-
-
-def test_the_times_of_the_parts() -> None:
-    def part(**fields: Any) -> EncodedPart:
-        return EncodedPart(Term(None, "text", **fields), "all")  # pyright: ignore
-
-    both = EncodedParts(
-        (
-            part(decode_ms=2.0, encode_ms=5.0, cached=True, batch=3),
-            part(decode_ms=1.0, encode_ms=4.0, batch=2),
-        )
-    )
-    assert (both.decode_ms, both.encode_ms, both.cached, both.batch) == (3.0, 5.0, False, 3)

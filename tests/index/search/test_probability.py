@@ -9,8 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +17,13 @@ import pytest
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
-from aladin_index.search.candidates import QueryPool, ValidSearch, find_pool
-from aladin_index.search.collection import Ordered
+from aladin_index.search.candidates import find_candidates
+from aladin_index.search.collection import FirstStageQuery
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
 from aladin_index.search.results import SearchAnswer
-from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.score import score_all
+from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.judging import LogisticModel
 from aladin_network.errors import InputError
@@ -47,7 +49,7 @@ def calibrated(
         calibration = make_calibration(index.manifest.model.id)
         publish_entries(root, index.manifest, {}, "calibrate", calibration)
     with open_index(root) as index, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aladin_index.search.searcher.POOL", POOL)
+        patch.setattr("aladin_index.search.plan.POOL", POOL)
         yield TwoStageSearcher(index)
 
 
@@ -273,38 +275,18 @@ def test_the_least_probability_takes_a_calibration_and_lies_between_0_and_1(
             ask(min_probability=value)
 
 
-def test_the_alignment_of_the_pool_is_that_of_the_first_stages_best() -> None:
-    align = np.array([20.0, 10.0, 30.0], dtype=np.float32)  # of three candidates
-    rows, match = np.array([5, 9]), np.array([0.3, 0.2], dtype=np.float32)
-    asked: list[list[int]] = []
-
-    def score(rows: np.ndarray) -> np.ndarray:
-        asked.append(rows.tolist())
-        return rows.astype(np.float32)
-
-    inside = QueryPool(rows, match, heads_ranking=True)
-    assert (inside.align(align, score).tolist(), asked) == ([20, 10], [])
-    apart = QueryPool(rows, match, heads_ranking=False)
-    assert apart.align(align, score).tolist() == [5, 9]
-    assert asked == [[5, 9]]
-
-
-def test_few_candidates_do_not_make_a_smaller_pool(
-    calibrated: TwoStageSearcher, text: Encoding
+@pytest.mark.parametrize("candidates", [1, POOL - 1, POOL, 23])
+@pytest.mark.parametrize("offset", [0, 7])
+def test_hits_are_judged_against_the_same_pool_whatever_the_candidates_and_the_page(
+    calibrated: TwoStageSearcher, text: Encoding, candidates: int, offset: int
 ) -> None:
     collection = calibrated.index.collection("images")
-    embedding = text.embedding[0]
-    ordered = collection.order(embedding, 23, 23)
-    for candidates in (1, POOL - 1, POOL, 23):
-        part = slice(max(candidates, 3))
-        found = Ordered(ordered.rows[part], ordered.match[part], candidates)
-        search = SimpleNamespace(
-            collection=collection,
-            embedding=embedding,
-            second_stage=None,
-            candidates=candidates,
-            pool_size=POOL,
-        )
-        pool = find_pool(cast(ValidSearch, search), found, ranks_head=True)
-        assert pool.rows.tolist() == ordered.rows[:POOL].tolist()
-        assert pool.heads_ranking == (candidates >= POOL)
+    best = collection.order(FirstStageQuery(text.embedding[0], 23, 23)).rows[:POOL]
+    options = SearchOptions(candidates=candidates, offset=offset, k=3)
+    plan = calibrated.plan(AskedSearch(Term(text, "text"), "images", options), 0.0)
+    found = find_candidates([plan])
+    [scored] = score_all([plan], found, calibrated.clock)
+    assert found[0].pool.rows.tolist() == best.tolist()
+    assert scored.pool_align is not None
+    align = collection.align(text.item_tokens(0), "text", best)
+    assert scored.pool_align.tolist() == align.tolist()

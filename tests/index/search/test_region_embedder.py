@@ -9,7 +9,7 @@ import pytest
 
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search.region_embedder import LazyEmbedder, RegionEmbedder, fit_embedder
+from aladin_index.search.box_query import LazyEmbedder, RegionEmbedder, fit_embedder
 
 
 def test_a_linear_map_is_found_again() -> None:

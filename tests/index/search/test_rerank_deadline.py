@@ -28,7 +28,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("aladin_index.search.rerank.time.monotonic", clock)
+    monkeypatch.setattr("aladin_index.search.deadline.time.monotonic", clock)
     return clock
 
 

@@ -64,7 +64,7 @@ def searcher(
         calibration = make_calibration(index.manifest.model.id)
         publish_entries(root, index.manifest, {}, "calibrate", calibration)
     with open_index(root) as index, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aladin_index.search.searcher.POOL", 12)  # fewer than the candidates
+        patch.setattr("aladin_index.search.plan.POOL", 12)  # fewer than the candidates
         if request.param:
             with closing(ChangesWriter(root, index.checkpoint.model_id)) as writer:
                 new = made_up([f"new {place}" for place in range(30)], n=list(range(30)))

@@ -254,7 +254,7 @@ def test_the_times_of_the_stages_are_milliseconds_of_their_own_work(
     readings = iter([10.0, 11.0, 13.0, 17.0, 25.0, 30.0])
     clock = SimpleNamespace(monotonic=lambda: next(readings))
     monkeypatch.setattr("aladin_index.search.searcher.time", clock)
-    monkeypatch.setattr("aladin_index.search.presenting.time", clock)
+    monkeypatch.setattr("aladin_index.search.answer.time", clock)
     took_ms = run_search(
         searcher, scores.query, "text", "images", k=3, explain=True, text=QUERY
     ).took_ms

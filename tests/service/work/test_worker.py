@@ -162,14 +162,14 @@ def test_an_unforeseen_error_fails_its_query_alone(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searcher = worker.searcher()
-    real = searcher.validate
+    real = searcher.plan
 
-    def fail(query: Any, target: Any, options: SearchOptions, *rest: Any) -> Any:
-        if options.k == 3:
+    def fail(search: AskedSearch, *rest: Any) -> Any:
+        if search.options.k == 3:
             raise ZeroDivisionError
-        return real(query, target, options, *rest)
+        return real(search, *rest)
 
-    monkeypatch.setattr(searcher, "validate", fail)
+    monkeypatch.setattr(searcher, "plan", fail)
     results = answer(worker, [job("a dog", k=k) for k in (2, 3, 4)])
     assert [len(hits(results[place])) for place in (0, 2)] == [2, 4]
     assert isinstance(results[1], ZeroDivisionError)

@@ -10,7 +10,7 @@ from fastapi import Query
 
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter, parse_filter
-from aladin_index.search.listing import ListOrder
+from aladin_index.search.collection import ListOrder
 from aladin_index.search.request import MAX_ASKED_ID_CHARS
 from aladin_network.errors import InputError
 from aladin_network.types import Target

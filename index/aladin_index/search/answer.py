@@ -1,0 +1,289 @@
+"""Answers of searches: their hits looked up and explained, and notes on what is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, islice
+from typing import NamedTuple
+
+from aladin_index.items.filters import Exists, Kind, field_scalars, leaves, parse_filter
+from aladin_index.items.tables import StoredItem
+from aladin_index.items.words import matches
+from aladin_index.search.candidates import Candidates, sharing
+from aladin_index.search.collection import SearchBackend
+from aladin_index.search.evidence import compare_with_items, word_evidence
+from aladin_index.search.found_box import find_in_items
+from aladin_index.search.judge import Verdict
+from aladin_index.search.negation import NEGATION_WORD, suggest_split
+from aladin_index.search.order import RankedPage
+from aladin_index.search.plan import Plan, TermPlan
+from aladin_index.search.results import (
+    AnswerPart,
+    FieldWords,
+    HitPart,
+    HitStages,
+    SearchAnswer,
+    SearchHit,
+    Stage,
+    SuggestedPart,
+    TookMs,
+)
+from aladin_network.errors import AladinError, EngineUnavailableError
+
+# Each field costs a search, so only the first fields of a long filter are looked up.
+_MAX_FIELDS = 5
+# Values of different kinds are never compared: numbers come first.
+_KINDS: tuple[Kind, ...] = ("number", "text", "bool")
+
+
+_NO_EVIDENCE = "evidence_unavailable"
+
+# Says what is missing in an answer, or None.
+Note = Callable[[SearchBackend, "Page"], str | None]
+
+
+class Times(NamedTuple):
+    """End times of the steps of a batch of searches, by `time.monotonic`."""
+
+    began_s: float
+    retrieved_s: float
+    ranked_s: float
+
+
+class Page(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        plan: The search.
+        found: Its candidates.
+        ranked: The hits that the verdict keeps.
+        verdict: The calibration's judgement.
+    """
+
+    plan: Plan
+    found: Candidates
+    ranked: RankedPage
+    verdict: Verdict
+
+
+def answer_all(index: SearchBackend, pages: Sequence[Page], times: Times) -> list[SearchAnswer]:
+    """Look up and explain the hits of some pages, and make the answers.
+
+    Args:
+        index: The searched index.
+        pages: Results of a batch of searches; hits of one collection are looked up together.
+        times: When the stages ended.
+    """
+    answers: dict[int, SearchAnswer] = {}
+    for group in sharing([page.plan for page in pages]):
+        rows = [pages[place].ranked.ranking.rows.tolist() for place in group]
+        found = iter(pages[group[0]].plan.collection.items.by_rows(list(chain(*rows))))
+        for place, of_page in zip(group, rows, strict=True):
+            items = list(islice(found, len(of_page)))
+            answers[place] = _answer(index, pages[place], items, times)
+    return [answers[place] for place in range(len(pages))]
+
+
+def _answer(
+    index: SearchBackend, page: Page, items: list[StoredItem], times: Times
+) -> SearchAnswer:
+    plan, found, ranked, verdict = page
+    looked_up_s = time.monotonic()
+    hits = _hits(page, items)
+    is_whole = _explain_hits(index, page, items, hits)
+    explain_s = time.monotonic() - looked_up_s
+    field = plan.options.sort_field
+    answer = SearchAnswer(
+        hits=hits if field is None else in_order(hits, plan.options.sort or ""),
+        reranked=ranked.reranked,
+        fusion=plan.terms[0].weight if ranked.reranked else None,
+        candidates=found.candidates,
+        generation=index.manifest.generation,
+        degraded=[note for read in _NOTES if (note := read(index, page)) is not None],
+        no_match=verdict.no_match,
+        probabilities_reliable=verdict.reliable,
+        unreliable_because=verdict.unreliable_because,
+        unknown_fields=_unknown_fields(index, page, hits),
+        parts=_answer_parts(plan) if plan.is_joined else None,
+        suggestion=_suggestion(plan),
+        took_ms=TookMs(
+            decode=sum(term.decode_ms for term in plan.query),
+            encode=max(term.encode_ms for term in plan.query),
+            retrieve=1000 * (times.retrieved_s - times.began_s),
+            rerank=1000 * (times.ranked_s - times.retrieved_s + explain_s),
+            total=1000 * (time.monotonic() - plan.received_s),
+        ),
+    )
+    return answer if is_whole else replace(answer, degraded=[*answer.degraded, _NO_EVIDENCE])
+
+
+def _hits(page: Page, items: Sequence[StoredItem]) -> list[SearchHit]:
+    plan, _, ranked, verdict = page
+    ranking, lead = ranked.ranking, plan.terms[0]
+    # The order is that of the corrected scores; each stage shows what it compared.
+    raw = plan.collection.raw_scores(
+        lead.stage, ranking.rows, ranking.match, ranking.align, plan.hubs
+    )
+    # Arrays are converted as a whole: one by one, their elements take several times as long.
+    firsts = zip(ranking.match_ranks.tolist(), raw.match.tolist(), strict=True)
+    match = [Stage(rank=rank, score=score) for rank, score in firsts]
+    align: list[Stage] | list[None] = [None] * len(items)
+    per_word: list[float] | list[None] = [None] * len(items)
+    if raw.align is not None and ranking.align_ranks is not None:
+        seconds = zip(ranking.align_ranks.tolist(), raw.align.tolist(), strict=True)
+        align = [Stage(rank=rank, score=score) for rank, score in seconds]
+        words = plan.word_counts(ranking.rows).tolist()
+        per_word = [each.score / max(count, 1) for each, count in zip(align, words, strict=True)]
+    places = zip(items, verdict.kept.tolist(), ranking.scores.tolist(), strict=True)
+    return [
+        SearchHit(
+            id=item.id,
+            rank=plan.options.offset + kept + 1,
+            score=score,
+            per_word=per_word[place],
+            probability=verdict.probabilities[place],
+            stages=HitStages(match=match[place], align=align[place]),
+            uri=item.uri,
+            text=item.text,
+            metadata=item.metadata,
+            size_px=(item.width_px, item.height_px) if item.width_px and item.height_px else None,
+            evidence=None,
+        )
+        for place, (item, kept, score) in enumerate(places)
+    ]
+
+
+def _explain_hits(
+    index: SearchBackend, page: Page, items: Sequence[StoredItem], hits: Sequence[SearchHit]
+) -> bool:
+    """Give hits their words, the scores of joined terms and the evidence, and return if all is."""
+    plan, _, ranked, _ = page
+    if plan.words is not None:
+        for hit, item in zip(hits, items, strict=True):
+            found_in = matches(item, plan.words.words)
+            hit.stages.lexical = [FieldWords(field=f, words=w) for f, w in found_in]
+    if not plan.is_joined:
+        is_aligned = ranked.ranking.align is not None
+        return not is_aligned or _explain(index, plan, plan.terms[0], items, hits)
+    is_whole, columns = True, list[list[HitPart]]()
+    for term, scores in zip(plan.terms, ranked.terms, strict=True):
+        match, align = scores.match.tolist(), [None] * len(items)
+        if scores.align is not None:
+            align = scores.align.tolist()
+        each = zip(scores.score.tolist(), match, align, strict=True)
+        column = [HitPart(score=s, match=m, align=a, evidence=None) for s, m, a in each]
+        if scores.align is not None:
+            is_whole = _explain(index, plan, term, items, column) and is_whole
+        columns.append(column)
+    for hit, of_hit in zip(hits, zip(*columns, strict=True), strict=True):
+        hit.parts = list(of_hit)
+    return is_whole
+
+
+def _explain(
+    index: SearchBackend,
+    plan: Plan,
+    term: TermPlan,
+    items: Sequence[StoredItem],
+    hits: Sequence[SearchHit] | Sequence[HitPart],
+) -> bool:
+    """Give hits, or what a term adds to each, its evidence; return whether it was available."""
+    model, explains = index.checkpoint.model, plan.options.explain
+    try:
+        if not term.crosses:  # between photos, only regions inside a box are aligned
+            found = find_in_items(model, term.term, plan.collection, items)
+            for hit, part in zip(hits, found, strict=True):
+                hit.found = part.found
+                hit.region_evidence = part.evidence(term.term) if explains else None
+        elif explains and index.checkpoint.alignment_trained:
+            compared = compare_with_items(model, term.term, plan.collection, items)
+            for hit, pair in zip(hits, compared, strict=True):
+                hit.evidence = word_evidence(*pair)
+    except EngineUnavailableError:
+        return False
+    return True
+
+
+def _answer_parts(plan: Plan) -> list[AnswerPart]:
+    return [
+        AnswerPart(
+            role=term.role or "all",
+            weight=planned.factor,
+            text=term.text,
+            id=term.own_id,
+            box=term.box,
+        )
+        for term, planned in zip(plan.query, plan.terms, strict=True)
+    ]
+
+
+def _suggestion(plan: Plan) -> list[SuggestedPart] | None:
+    """Split the text of a plain query that was typed, if it negates something."""
+    text = plan.query[0].text
+    if plan.is_joined or plan.query[0].is_stored or text is None:
+        return None
+    return suggest_split(text) if NEGATION_WORD.search(text) else None
+
+
+def _unknown_fields(index: SearchBackend, page: Page, hits: Sequence[SearchHit]) -> list[str]:
+    """Return the fields of the filter, if no item passed it, and of `sort` that no item has."""
+    options, names = page.plan.options, list[str]()
+    field = options.sort_field
+    if field and not any(any(field_scalars(hit.metadata.get(field))) for hit in hits):
+        names.append(field)
+    passing = parse_filter(options.filter) if page.found.is_empty else None
+    if passing is not None:
+        tests = (test.field for test in leaves(passing))
+        names += list(dict.fromkeys(tests))[:_MAX_FIELDS]
+    unknown: list[str] = []
+    with suppress(AladinError):  # the search is answered even if an engine rejects this
+        for name in names:
+            collection = index.collection(page.plan.collection.target, Exists(name))
+            if len(collection.order(page.plan.nearest(1, 1)._replace(second_stage=None)).rows) == 0:
+                unknown.append(name)
+    return unknown
+
+
+def in_order(hits: Sequence[SearchHit], sort: str) -> list[SearchHit]:
+    """Order hits by a field, falling with a minus before it; hits without a value come last."""
+    field, is_falling = sort.removeprefix("-"), sort.startswith("-")
+    first = max if is_falling else min
+    keyed: list[tuple[tuple[int, int | float | str], SearchHit]] = []
+    without: list[SearchHit] = []
+    for hit in hits:
+        scalars = field_scalars(hit.metadata.get(field))
+        keys = [(_KINDS.index(kind), value) for kind, value in scalars]
+        if keys:
+            keyed.append((first(keys), hit))
+        else:
+            without.append(hit)
+    keyed.sort(key=lambda pair: pair[0], reverse=is_falling)
+    return [hit for _, hit in keyed] + without
+
+
+def _second_stage(index: SearchBackend, page: Page) -> str | None:
+    del index
+    return page.ranked.degraded
+
+
+def _probabilities(index: SearchBackend, page: Page) -> str | None:
+    del index
+    return "min_probability" if page.verdict.filter_ignored else None
+
+
+def _words(index: SearchBackend, page: Page) -> str | None:
+    del index
+    return "lexical" if page.plan.options.lexical and page.plan.words is None else None
+
+
+def _explanation(index: SearchBackend, page: Page) -> str | None:
+    crosses = any(term.crosses for term in page.plan.terms)
+    is_asked = page.plan.options.explain and crosses
+    return "explain" if is_asked and not index.checkpoint.alignment_trained else None
+
+
+# What `degraded` says of an answer, each in its turn.
+_NOTES: tuple[Note, ...] = (_second_stage, _probabilities, _words, _explanation)

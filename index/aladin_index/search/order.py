@@ -1,0 +1,143 @@
+"""The order of a search's hits: one sort by block, total and cosine, and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.search.candidates import Candidates
+from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
+from aladin_index.search.plan import Plan
+from aladin_index.search.score import Degraded, Scored, TermScores
+from aladin_network.errors import EngineUnavailableError
+
+# Ranks of so few among so many scores are counted one by one; otherwise all scores are sorted.
+_COUNTED, _SORTED = 20, 2000
+
+
+class Ranking(NamedTuple):
+    """Rows in the order of an answer, with the scores and ranks of both stages.
+
+    Attributes:
+        rows: (hits,) int64.
+        scores: (hits,) scores that decide the order.
+        match: (hits,) cosines of the embeddings.
+        match_ranks: (hits,) ranks by `match`, counted from 1.
+        align: (hits,) alignment scores, or None between items of one modality.
+        align_ranks: (hits,) ranks by `align`, counted from 1, or None as `align`.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    match: NDArray[np.float32]
+    match_ranks: NDArray[np.int64]
+    align: NDArray[np.float32] | None = None
+    align_ranks: NDArray[np.int64] | None = None
+
+    def take(self, places: NDArray[np.int64] | slice) -> Ranking:
+        """Return the rows at some places."""
+        return Ranking(*(None if part is None else part[places] for part in self))  # pyright: ignore[reportArgumentType]
+
+
+class RankedPage(NamedTuple):
+    """The hits of a page in their order.
+
+    Attributes:
+        ranking: The page.
+        reranked: Whether the second stage decided the order.
+        pool_align: Alignment scores of the pool, or None if the second stage did not score it.
+        degraded: Why the second stage is missing, or None.
+        terms: Scores of each of joined terms, in the order of the page.
+    """
+
+    ranking: Ranking
+    reranked: bool = False
+    pool_align: NDArray[np.float32] | None = None
+    degraded: Degraded | None = None
+    terms: Sequence[TermScores] = ()
+
+
+def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -> RankedPage:
+    """Order the scored candidates, and cut out the page.
+
+    Where the second stage does not decide the order, it scores the hits of the page and the pool
+    nevertheless, if it can: this is shown, and hits are judged by it.
+    """
+    places, (match, blocks) = scored.places, (found.match, found.blocks)
+    if places is not None:
+        match, blocks = match[places], blocks[places]
+    best = ordered_page(scored.total, match, blocks, found.page)
+    among_all = best if places is None else places[best]
+    if found.are_nearest:
+        match_ranks = 1 + among_all
+    else:
+        match_ranks = ranks_at(among_all, found.match, np.zeros_like(found.blocks))
+    ranking = Ranking(
+        rows=found.rows[among_all],
+        scores=scored.total[best],
+        match=match[best],
+        match_ranks=found.start + match_ranks,
+    )
+    terms = [each.take(best) for each in scored.terms]
+    if scored.align is not None:
+        align_ranks = found.start + ranks_at(best, scored.align, blocks)
+        ranking = ranking._replace(align=scored.align[best], align_ranks=align_ranks)
+    elif not plan.reranks and plan.terms[0].aligns:
+        return _with_alignment(plan, found, ranking, clock)
+    return RankedPage(ranking, scored.reranked, scored.pool_align, scored.degraded, terms)
+
+
+def _with_alignment(
+    plan: Plan, found: Candidates, ranking: Ranking, clock: RerankDeadline
+) -> RankedPage:
+    """Align the hits of a page, whose order is that of the cosines, and the pool if time allows."""
+    stage = plan.terms[0].stage
+    align = partial(plan.collection.align, stage.tokens, stage.modality)
+    pool, pool_align = found.pool.rows, None
+    try:
+        scores = align(ranking.rows)
+        with suppress(OutOfTimeError):
+            pool_align = clock.guard(align, plan.direction, len(pool), plan.deadline_s)(pool)
+    except EngineUnavailableError:
+        return RankedPage(ranking, degraded="rerank_unavailable")
+    everywhere = np.arange(len(scores), dtype=np.int64)
+    ranks = found.start + ranks_at(everywhere, scores, np.zeros_like(everywhere))
+    return RankedPage(ranking._replace(align=scores, align_ranks=ranks), False, pool_align)
+
+
+def ordered_page(
+    total: NDArray[np.float32],
+    match: NDArray[np.float32],
+    blocks: NDArray[np.int64],
+    page: slice,
+) -> NDArray[np.int64]:
+    """Return the places of a page's hits, best first.
+
+    Blocks follow each other; in a block the total decides, and of equal totals the cosine, and then
+    the place.
+    """
+    return np.lexsort((-match, -total, blocks))[page]
+
+
+def ranks_at(
+    places: NDArray[np.int64], scores: NDArray[np.float32], blocks: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the ranks of some places by score, block after block, counted from 1.
+
+    Equal scores rank in the order of their places.
+    """
+    if len(scores) > _SORTED and len(places) <= _COUNTED and blocks[0] == blocks[-1]:
+        return np.array([_rank(place, scores) for place in places.tolist()], dtype=np.int64)
+    ranks = np.empty(len(scores), dtype=np.int64)
+    ranks[np.lexsort((-scores, blocks))] = np.arange(1, len(scores) + 1)
+    return ranks[places]
+
+
+def _rank(place: int, scores: NDArray[np.float32]) -> int:
+    above = np.count_nonzero(scores > scores[place])
+    return int(1 + above + np.count_nonzero(scores[:place] == scores[place]))
