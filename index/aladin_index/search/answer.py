@@ -19,7 +19,7 @@ from aladin_index.search.found_box import find_in_items
 from aladin_index.search.judge import Verdict
 from aladin_index.search.negation import NEGATION_WORD, suggest_split
 from aladin_index.search.order import RankedPage
-from aladin_index.search.plan import Plan, TermPlan
+from aladin_index.search.plan import Plan
 from aladin_index.search.results import (
     AnswerPart,
     FieldWords,
@@ -31,6 +31,7 @@ from aladin_index.search.results import (
     SuggestedPart,
     TookMs,
 )
+from aladin_index.search.terms import TermPlan
 from aladin_network.errors import AladinError, EngineUnavailableError
 
 # Each field costs a search, so only the first fields of a long filter are looked up.

@@ -7,7 +7,7 @@ checkpoint here, for queries are encoded where they are answered.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -301,7 +301,7 @@ class Collection(Protocol):
         """
         ...
 
-    def list_fields(self) -> Mapping[str, list[FieldValues]]:
+    def list_fields(self) -> dict[str, list[FieldValues]]:
         """Describe the metadata fields that are indexed for filters, by name and kind of value.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,7 +32,7 @@ from aladin_index.search.collection import (
     SecondStageQuery,
 )
 from aladin_index.search.lexical import find_rare_words
-from aladin_index.search.listing import list_fields, list_items
+from aladin_index.search.listing import Listed, list_fields, list_items
 from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, WORTH_BOUNDING, LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
@@ -328,10 +328,28 @@ class FileCollection:
         return find_rare_words(text, indexes, self.count, removed, self.selection)
 
     def list_items(self, order: ListOrder, after_id: str | None, count: int) -> ListedPage:
-        return list_items(self, order, after_id, count)
+        return list_items(self._listed(), order, after_id, count)
 
     def list_fields(self) -> dict[str, list[FieldValues]]:
-        return list_fields(self)
+        return list_fields(self._listed())
+
+    def _listed(self) -> Listed:
+        rows = self.count if self.changes is None else self.changes.rows
+        return Listed(
+            target=self.target,
+            fields=self.entry.filter_fields,
+            stored=self.base.items,
+            changes=self.changes,
+            items=self.items,
+            rows=rows,
+            total=self.count if self.selection is None else self.selection.count,
+            selection=self.selection,
+            select=self._select,
+        )
+
+    def _select(self, filter: Filter) -> Selection | None:
+        """Return the live rows that pass another filter."""
+        return replace(self, filter=filter).selection
 
     def _selections(self) -> tuple[Selection | None, Selection | None]:
         """Return what `selection` selects of the generation and of the added items."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from aladin_index.changes.reader import CollectionChanges, LiveItems
 from aladin_index.items.field_tables import (
     MAX_VALUES,
     FieldLine,
@@ -22,16 +22,42 @@ from aladin_index.items.field_tables import (
     ValuesEnd,
     merge_values,
 )
-from aladin_index.items.filters import KIND_CODES, Exists, Kind, field_scalars
+from aladin_index.items.filters import KIND_CODES, Exists, Filter, Kind, field_scalars
+from aladin_index.items.selection import Selection
+from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.collection import ListedPage, ListOrder
 from aladin_network.errors import InputError, UnknownItemError, brief
-
-if TYPE_CHECKING:
-    from aladin_index.search.file_collection import FileCollection
+from aladin_network.types import Target
 
 # Items read at once while those of a page are looked for.
 _BATCH = 200
+
+
+class Listed(NamedTuple):
+    """What a listing reads of a collection in files.
+
+    Attributes:
+        target: Target of the collection.
+        fields: Fields that are indexed for filters, or None for all.
+        stored: Items of the generation.
+        changes: Changes since it was built, or None.
+        items: Items of both.
+        rows: Number of all rows, including removed ones.
+        total: Number of items that pass the filter.
+        selection: Rows that pass the filter, or None if all do.
+        select: Returns the rows that pass another filter.
+    """
+
+    target: Target
+    fields: Sequence[str] | None
+    stored: ItemStore
+    changes: CollectionChanges | None
+    items: ItemStore | LiveItems
+    rows: int
+    total: int
+    selection: Selection | None
+    select: Callable[[Filter], Selection | None]
 
 
 class _FieldReader(Protocol):
@@ -46,23 +72,19 @@ class _FieldReader(Protocol):
     ) -> Counter[int | float | str]: ...
 
 
-def list_items(
-    live: FileCollection, order: ListOrder, after_id: str | None, count: int
-) -> ListedPage:
+def list_items(live: Listed, order: ListOrder, after_id: str | None, count: int) -> ListedPage:
     """List items of a collection in files, see `Collection.list_items`."""
     if order.field is not None:
         _check_indexed(live, order.field)
     after = None if after_id is None else _find(live, after_id)
     # One more than wanted tells whether another page follows.
     found = list(islice(_walk(live, order, after), count + 1))
-    selection = live.selection
-    total = live.count if selection is None else selection.count
-    return ListedPage(found[:count], total, is_last=len(found) <= count)
+    return ListedPage(found[:count], live.total, is_last=len(found) <= count)
 
 
-def list_fields(live: FileCollection) -> dict[str, list[FieldValues]]:
+def list_fields(live: Listed) -> dict[str, list[FieldValues]]:
     """Describe the fields of a collection in files, see `Collection.list_fields`."""
-    fields = dict(live.base.items.fields)
+    fields = dict(live.stored.fields)
     changes = live.changes
     if changes is None:
         return fields
@@ -75,7 +97,7 @@ def list_fields(live: FileCollection) -> dict[str, list[FieldValues]]:
             for name, value in item.metadata.items():
                 for kind, each in set(field_scalars(value)):
                     gone[name, kind][each] += 1
-    readers: list[_FieldReader] = [live.base.items, changes.added]
+    readers: list[_FieldReader] = [live.stored, changes.added]
     for name, values in fields.items():
         left = [_without(readers, name, each, gone.get((name, each.kind))) for each in values]
         fields[name] = [each for each in left if each is not None]
@@ -116,8 +138,8 @@ def _without(
     return FieldValues(values.kind, min(first), max(last), counts)
 
 
-def _check_indexed(live: FileCollection, field: str) -> None:
-    indexed = live.entry.filter_fields
+def _check_indexed(live: Listed, field: str) -> None:
+    indexed = live.fields
     if indexed is not None and field not in indexed:
         known = ", ".join(indexed) or "none"
         raise InputError(
@@ -126,7 +148,7 @@ def _check_indexed(live: FileCollection, field: str) -> None:
         )
 
 
-def _find(live: FileCollection, item_id: str) -> StoredItem:
+def _find(live: Listed, item_id: str) -> StoredItem:
     """Return an item, or the last one that had this id.
 
     Raises:
@@ -135,13 +157,13 @@ def _find(live: FileCollection, item_id: str) -> StoredItem:
     item = live.items.by_id(item_id)
     if item is None and live.changes is not None:
         added = live.changes.added.items_by_id(item_id)
-        item = added[-1] if added else live.base.items.by_id(item_id)
+        item = added[-1] if added else live.stored.by_id(item_id)
     if item is None:
         raise UnknownItemError(live.target, item_id)
     return item
 
 
-def _walk(live: FileCollection, order: ListOrder, after: StoredItem | None) -> Iterator[StoredItem]:
+def _walk(live: Listed, order: ListOrder, after: StoredItem | None) -> Iterator[StoredItem]:
     """Yield all items from one on."""
     if order.field is not None:
         start = None if after is None else _first_line(after, order)
@@ -151,17 +173,15 @@ def _walk(live: FileCollection, order: ListOrder, after: StoredItem | None) -> I
     yield from _by_row(live, order, after)
 
 
-def _with_value(
-    live: FileCollection, order: ListOrder, start: FieldLine | None
-) -> Iterator[StoredItem]:
+def _with_value(live: Listed, order: ListOrder, start: FieldLine | None) -> Iterator[StoredItem]:
     """Yield the items that have a value in the field, sorted by it."""
-    readers: list[_FieldReader] = [live.base.items]
+    readers: list[_FieldReader] = [live.stored]
     if live.changes is not None:
         readers.append(live.changes.added)
     merged = heapq.merge(
         *(_lines(reader, order, start) for reader in readers), reverse=order.descending
     )
-    selection, rows = live.selection, live.count if live.changes is None else live.changes.rows
+    selection, rows = live.selection, live.rows
     listed = (
         line
         for line in merged
@@ -194,16 +214,13 @@ def _first_line(item: StoredItem, order: ListOrder) -> FieldLine | None:
     return max(lines) if order.descending else min(lines)
 
 
-def _by_row(
-    live: FileCollection, order: ListOrder, after: StoredItem | None
-) -> Iterator[StoredItem]:
+def _by_row(live: Listed, order: ListOrder, after: StoredItem | None) -> Iterator[StoredItem]:
     """Yield the items in the order of their addition; only those without a value in the field."""
-    rows = live.count if live.changes is None else live.changes.rows
-    mask = np.ones(rows, dtype=np.bool_)
+    mask = np.ones(live.rows, dtype=np.bool_)
     if live.selection is not None:
         mask &= live.selection.mask
     if order.field is not None:
-        having = replace(live, filter=Exists(order.field)).selection
+        having = live.select(Exists(order.field))
         assert having is not None  # there is a filter
         mask &= ~having.mask
     found = np.flatnonzero(mask)

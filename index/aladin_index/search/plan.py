@@ -1,19 +1,11 @@
-"""From a query and its options to a plan: all that the stages of one search read.
-
-A query of several terms is joined here. The first stage takes the candidates of one embedding, the
-weighted sum of those of the terms that hits have or are like (Rocchio's relevance feedback). A term
-in `not` chooses no candidates: being far from it does not make an item relevant. Liked items move
-the words of texts that are aligned (`aladin_index.search.feedback`), and then add nothing
-themselves; where no text is aligned, they count by their cosines.
-"""
+"""From a query and its options to a plan: all that the stages of one search read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.items.words import FoundWords
@@ -24,56 +16,21 @@ from aladin_index.search.collection import (
     SearchBackend,
     SecondStageQuery,
 )
-from aladin_index.search.feedback import MOVED_CANDIDATES, moved_words
 from aladin_index.search.options import MAX_ITEMS, SearchOptions
 from aladin_index.search.query import Query, Term
+from aladin_index.search.terms import (
+    MOVED_CANDIDATES,
+    TermPlan,
+    check_joined,
+    joined_embedding,
+    move_words,
+    weighed,
+)
 from aladin_index.settings import EXACT_ALIGN
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.judging import POOL
 from aladin_network.errors import InputError, ShapeError
-from aladin_network.scoring.encoding import Encoding
-from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, Direction
-
-# Rocchio's usual weight of all liked items together; those of the other terms come with the query.
-_LIKES_WEIGHT = 0.75
-# Shorter sums have no direction: the terms cancel each other.
-_LEAST_LENGTH = 1e-3
-
-
-@dataclass(frozen=True, kw_only=True)
-class TermPlan:
-    """How one term scores the candidates.
-
-    Attributes:
-        term: The term; if it has a box, its encoding is that of the regions inside.
-        stage: Its tokens.
-        aligns: Whether the second stage can compare them with the items.
-        crosses: Whether the term and the items are of different modalities.
-        fusion: Constants of the fusion of both stages' scores.
-        weight: Weight of the alignment score in the fusion.
-        factor: Factor of the term's score in the total; negative if it counts against a hit.
-        is_moved: Whether liked items have moved its words.
-    """
-
-    term: Term
-    stage: SecondStageQuery
-    aligns: bool
-    crosses: bool
-    fusion: DirectionFusion
-    weight: float
-    factor: float = 1.0
-    is_moved: bool = False
-
-    @property
-    def hubs(self) -> float:
-        """Share of the hub correction that applies."""
-        return float(self.crosses)
-
-    @property
-    def embedding(self) -> Float[np.ndarray, " d_match"]:
-        """Embedding of the term, L2-normalised."""
-        return self.term.encoding.embedding[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,10 +152,10 @@ class Planner:
         terms = [self._term(term, collection, options) for term in query]
         embedding, hubs = terms[0].embedding, terms[0].hubs
         if query[0].role is not None:
-            _check_joined(query, options)
-            terms = _weighed(terms)
-            embedding, hubs = _joined_embedding(terms)
-            terms = _moved(terms, options)
+            check_joined(query, options)
+            terms = weighed(terms)
+            embedding, hubs = joined_embedding(terms)
+            terms = move_words(terms, options)
         crosses = any(each.crosses for each in terms)
         lacks = options.rerank and crosses and self._aligns(options) and not collection.has_tokens
         return Plan(
@@ -290,59 +247,6 @@ def _check_fit(
         raise InputError("explain: expected the query's text, got none")
     if options.lexical and term.text is None:
         raise InputError("lexical: expected a query of one text, got none")
-
-
-def _check_joined(query: Query, options: SearchOptions) -> None:
-    if all(term.role == "not" for term in query):
-        raise InputError("not: expected a part in all or like beside it, got none")
-    if options.lexical:
-        raise InputError("lexical: expected a query of one text, got several parts")
-    if options.min_probability is not None:
-        raise InputError("min_probability: hits of a query of several parts have no probability")
-
-
-def _weighed(terms: Sequence[TermPlan]) -> list[TermPlan]:
-    """Give terms the factors of their scores in the sum."""
-    likes = sum(each.term.role == "like" for each in terms)
-    factors = {"all": 1.0, "not": -1.0, "like": _LIKES_WEIGHT / max(likes, 1)}
-    return [
-        replace(each, factor=each.term.weight * factors[each.term.role or "all"]) for each in terms
-    ]
-
-
-def _joined_embedding(terms: Sequence[TermPlan]) -> tuple[NDArray[np.float32], float]:
-    """Return the weighted sum of the terms that choose candidates, and its share of hubs."""
-    chosen = [each for each in terms if each.term.role != "not"]
-    embedding = np.sum([each.factor * each.embedding for each in chosen], axis=0)
-    length = float(np.linalg.norm(embedding))
-    if length < _LEAST_LENGTH:
-        raise InputError("the parts of the query cancel each other")
-    hubs = sum(each.factor * each.hubs for each in chosen) / length
-    return (embedding / length).astype(np.float32), hubs
-
-
-def _moved(terms: Sequence[TermPlan], options: SearchOptions) -> list[TermPlan]:
-    """Move the words of texts that are aligned by the liked items that have regions."""
-    likes = [
-        each.stage.tokens
-        for each in terms
-        if each.term.role == "like" and not each.crosses and len(each.stage.tokens)
-    ]
-    if not (likes and options.rerank):
-        return list(terms)
-    return [
-        _with_words(each, moved_words(each.stage.tokens, likes))
-        if each.aligns and each.term.role == "all" and each.term.modality == "text"
-        else each
-        for each in terms
-    ]
-
-
-def _with_words(plan: TermPlan, words: NDArray[np.float32]) -> TermPlan:
-    """Return a term with other words, which its evidence shows, too."""
-    term = plan.term._replace(encoding=Encoding.of_item(plan.embedding, words))
-    stage = plan.stage._replace(tokens=words)
-    return replace(plan, term=term, stage=stage, is_moved=True)
 
 
 def _is_exhaustive(

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from aladin_index.search.candidates import Candidates, sharing
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
 from aladin_index.search.lexical import words_bonus
-from aladin_index.search.plan import Plan, TermPlan
+from aladin_index.search.plan import Plan
+from aladin_index.search.terms import TermPlan
 from aladin_index.tokens.bounds import score_best
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.types import Modality

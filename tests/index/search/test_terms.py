@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aladin_index.search.feedback import moved_words
+from aladin_index.search.terms import moved_words
 
 
 def unit(*rows: tuple[float, ...]) -> NDArray[np.float32]:
