@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -28,7 +27,6 @@ from aladin_index.search.results import (
     SearchAnswer,
     SearchHit,
     Stage,
-    SuggestedPart,
     TookMs,
 )
 from aladin_index.search.terms import TermPlan
@@ -38,12 +36,6 @@ from aladin_network.errors import AladinError, EngineUnavailableError
 _MAX_FIELDS = 5
 # Values of different kinds are never compared: numbers come first.
 _KINDS: tuple[Kind, ...] = ("number", "text", "bool")
-
-
-_NO_EVIDENCE = "evidence_unavailable"
-
-# Says what is missing in an answer, or None.
-Note = Callable[[SearchBackend, "Page"], str | None]
 
 
 class Times(NamedTuple):
@@ -96,20 +88,21 @@ def _answer(
     hits = _hits(page, items)
     is_whole = _explain_hits(index, page, items, hits)
     explain_s = time.monotonic() - looked_up_s
-    field = plan.options.sort_field
-    answer = SearchAnswer(
-        hits=hits if field is None else in_order(hits, plan.options.sort or ""),
+    sort, lead = plan.options.sort, plan.query[0]
+    text = "" if lead.is_stored or plan.is_joined else lead.text or ""
+    return SearchAnswer(
+        hits=hits if sort is None else in_order(hits, sort),
         reranked=ranked.reranked,
         fusion=plan.terms[0].weight if ranked.reranked else None,
         candidates=found.candidates,
         generation=index.manifest.generation,
-        degraded=[note for read in _NOTES if (note := read(index, page)) is not None],
+        degraded=_notes(index, page, is_whole=is_whole),
         no_match=verdict.no_match,
         probabilities_reliable=verdict.reliable,
         unreliable_because=verdict.unreliable_because,
-        unknown_fields=_unknown_fields(index, page, hits),
+        unknown_fields=_unknown_fields(index, page, hits) if sort or found.is_empty else [],
         parts=_answer_parts(plan) if plan.is_joined else None,
-        suggestion=_suggestion(plan),
+        suggestion=suggest_split(text) if NEGATION_WORD.search(text) else None,
         took_ms=TookMs(
             decode=sum(term.decode_ms for term in plan.query),
             encode=max(term.encode_ms for term in plan.query),
@@ -118,7 +111,6 @@ def _answer(
             total=1000 * (time.monotonic() - plan.received_s),
         ),
     )
-    return answer if is_whole else replace(answer, degraded=[*answer.degraded, _NO_EVIDENCE])
 
 
 def _hits(page: Page, items: Sequence[StoredItem]) -> list[SearchHit]:
@@ -167,8 +159,9 @@ def _explain_hits(
             found_in = matches(item, plan.words.words)
             hit.stages.lexical = [FieldWords(field=f, words=w) for f, w in found_in]
     if not plan.is_joined:
-        is_aligned = ranked.ranking.align is not None
-        return not is_aligned or _explain(index, plan, plan.terms[0], items, hits)
+        term, is_aligned = plan.terms[0], ranked.ranking.align is not None
+        is_shown = is_aligned and (plan.options.explain or not term.crosses)
+        return not is_shown or _explain(index, plan, term, items, hits)
     is_whole, columns = True, list[list[HitPart]]()
     for term, scores in zip(plan.terms, ranked.terms, strict=True):
         match, align = scores.match.tolist(), [None] * len(items)
@@ -221,14 +214,6 @@ def _answer_parts(plan: Plan) -> list[AnswerPart]:
     ]
 
 
-def _suggestion(plan: Plan) -> list[SuggestedPart] | None:
-    """Split the text of a plain query that was typed, if it negates something."""
-    text = plan.query[0].text
-    if plan.is_joined or plan.query[0].is_stored or text is None:
-        return None
-    return suggest_split(text) if NEGATION_WORD.search(text) else None
-
-
 def _unknown_fields(index: SearchBackend, page: Page, hits: Sequence[SearchHit]) -> list[str]:
     """Return the fields of the filter, if no item passed it, and of `sort` that no item has."""
     options, names = page.plan.options, list[str]()
@@ -243,7 +228,7 @@ def _unknown_fields(index: SearchBackend, page: Page, hits: Sequence[SearchHit])
     with suppress(AladinError):  # the search is answered even if an engine rejects this
         for name in names:
             collection = index.collection(page.plan.collection.target, Exists(name))
-            if len(collection.order(page.plan.nearest(1, 1)._replace(second_stage=None)).rows) == 0:
+            if len(collection.order(page.plan.nearest(1)._replace(second_stage=None)).rows) == 0:
                 unknown.append(name)
     return unknown
 
@@ -265,26 +250,15 @@ def in_order(hits: Sequence[SearchHit], sort: str) -> list[SearchHit]:
     return [hit for _, hit in keyed] + without
 
 
-def _second_stage(index: SearchBackend, page: Page) -> str | None:
-    del index
-    return page.ranked.degraded
-
-
-def _probabilities(index: SearchBackend, page: Page) -> str | None:
-    del index
-    return "min_probability" if page.verdict.filter_ignored else None
-
-
-def _words(index: SearchBackend, page: Page) -> str | None:
-    del index
-    return "lexical" if page.plan.options.lexical and page.plan.words is None else None
-
-
-def _explanation(index: SearchBackend, page: Page) -> str | None:
-    crosses = any(term.crosses for term in page.plan.terms)
-    is_asked = page.plan.options.explain and crosses
-    return "explain" if is_asked and not index.checkpoint.alignment_trained else None
-
-
-# What `degraded` says of an answer, each in its turn.
-_NOTES: tuple[Note, ...] = (_second_stage, _probabilities, _words, _explanation)
+def _notes(index: SearchBackend, page: Page, *, is_whole: bool) -> list[str]:
+    """Return what `degraded` says: what was requested and left out."""
+    plan, options = page.plan, page.plan.options
+    explains = options.explain and any(term.crosses for term in plan.terms)
+    notes = {
+        page.ranked.degraded or "": page.ranked.degraded is not None,
+        "min_probability": page.verdict.filter_ignored,
+        "lexical": bool(options.lexical) and plan.words is None,
+        "explain": explains and not index.checkpoint.alignment_trained,
+        "evidence_unavailable": not is_whole,
+    }
+    return [note for note, holds in notes.items() if holds]

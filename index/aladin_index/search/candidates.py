@@ -33,6 +33,9 @@ class Pool(NamedTuple):
     places: NDArray[np.int64] | None
 
 
+_NONE = Pool(_NO_PLACES, np.empty(0, dtype=np.float32), _NO_PLACES)
+
+
 class Candidates(NamedTuple):
     """The items that a page is chosen from, in whole blocks.
 
@@ -81,8 +84,10 @@ def find_candidates(plans: Sequence[Plan]) -> list[Candidates]:
             if plan.is_exhaustive:
                 found[place] = _every(plan)
             else:
-                others = _without_own(plan, next(ordered))
-                found[place] = (_cut if plan.words is None else _with_words)(plan, others)
+                of_plan = next(ordered)
+                if plan.own_rows:
+                    of_plan = _without_own(plan, of_plan)
+                found[place] = (_cut if plan.words is None else _with_words)(plan, of_plan)
     return [found[place] for place in range(len(plans))]
 
 
@@ -96,12 +101,11 @@ def _wanted(plan: Plan) -> FirstStageQuery:
         first += own  # candidates: what lies beyond is compared exactly, with every item
     # The pool does not depend on the page size, and is available for later pages, too.
     # More for the query's own items; a longer order begins with the shorter one.
-    return plan.nearest(max(stop, min(plan.pool_size, block)) + own + joined, first)
+    count = max(stop, min(plan.pool_size, block)) + own + joined
+    return FirstStageQuery(plan.embedding, count, first, plan.second_stage, plan.hubs)
 
 
 def _without_own(plan: Plan, ordered: Ordered) -> Ordered:
-    if not plan.own_rows:
-        return ordered
     others = ~np.isin(ordered.rows, plan.own_rows)
     return ordered._replace(rows=ordered.rows[others], match=ordered.match[others], upper=None)
 
@@ -122,7 +126,7 @@ def _cut(plan: Plan, ordered: Ordered) -> Candidates:
         match=match[cut],
         blocks=np.arange(stop - start, dtype=np.int64) // block,
         page=slice(first - start, last - start),
-        pool=_pool(plan, ordered, is_scored=plan.reranks and start == 0 < stop),
+        pool=_pool(plan, ordered, plan.reranks and start == 0 < stop) if plan.pool_size else _NONE,
         candidates=min(ordered.candidates, plan.candidates),
         is_empty=len(rows) == 0,
         start=start,
@@ -147,7 +151,7 @@ def _with_words(plan: Plan, ordered: Ordered) -> Candidates:
         match=np.concatenate([ordered.match[:block], of_extra, ordered.match[tail]]),
         blocks=np.append(first, 1 + np.arange(len(tail)) // block),
         page=slice(options.offset, last),
-        pool=_pool(plan, ordered, is_scored=plan.reranks),
+        pool=_pool(plan, ordered, plan.reranks) if plan.pool_size else _NONE,
         candidates=min(ordered.candidates + len(extra), plan.collection.count),
         is_empty=len(rows) == 0,
         are_nearest=False,
@@ -177,15 +181,12 @@ def _every(plan: Plan) -> Candidates:
     )
 
 
-def _pool(plan: Plan, ordered: Ordered, *, is_scored: bool) -> Pool:
+def _pool(plan: Plan, ordered: Ordered, is_scored: bool) -> Pool:
     """Take the first stage's best items for the pool, or all if there are fewer."""
     size = plan.pool_size
     if plan.candidates < size:
         # Search again: fewer candidates must not change the pool, whose scores the calibration was
         # fitted to.
-        query = plan.nearest(size, size)
-        if query.second_stage is not None:
-            query = query._replace(second_stage=query.second_stage._replace(ranks=False))
-        return Pool(*plan.collection.order(query)[:2], None)
+        return Pool(*plan.collection.order(plan.nearest(size))[:2], None)
     rows, match = ordered.rows[:size], ordered.match[:size]
     return Pool(rows, match, np.arange(len(rows), dtype=np.int64) if is_scored else None)

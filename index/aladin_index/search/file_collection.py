@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -127,11 +127,13 @@ class FileCollection:
         base: Collection of the generation.
         changes: Changes since the generation was built, or None if there are none.
         filter: Filter that the results of `order` must pass, or None without a filter.
+        is_shared: True; see `Collection`.
     """
 
     base: StoredCollection
     changes: CollectionChanges | None = None
     filter: Filter | None = None
+    is_shared: bool = field(default=True, init=False)
 
     @property
     def target(self) -> Target:
@@ -148,10 +150,6 @@ class FileCollection:
     @property
     def has_tokens(self) -> bool:
         return self.base.entry.token_count > 0
-
-    @property
-    def is_shared(self) -> bool:
-        return True
 
     @property
     def items(self) -> ItemStore | LiveItems:
@@ -173,9 +171,13 @@ class FileCollection:
     def order_all(self, queries: Sequence[FirstStageQuery]) -> list[Ordered]:
         # The generation's items are found as by `StoredCollection.order`, added ones exactly.
         changes, base = self.changes, self.base
-        of_base, of_added = self._selections()
-        total = self.count if self.selection is None else self.selection.count
-        vectors = [self._vector(query.embedding, query.hubs) for query in queries]
+        selection = self.selection
+        of_base, of_added = (selection, None) if changes is None else changes.split(selection)
+        every = base.entry.count if changes is None else changes.count
+        total = every if selection is None else selection.count
+        vectors = [query.embedding for query in queries]
+        if base.entry.corrected:
+            vectors = [self._vector(query.embedding, query.hubs) for query in queries]
         together: dict[int, list[NDArray[np.float32]]] = {}
         for query, vector in zip(queries, vectors, strict=True):
             together.setdefault(query.candidates, []).append(vector)
@@ -188,7 +190,9 @@ class FileCollection:
                 added, of_new = exact_search(changes.embeddings, vector, count, of_added)
                 added = added + changes.base_count
                 rows, match = merge_orders(rows, match, added, of_new, count)
-            upper = self._upper_of(query.second_stage, rows) if changes is None else None
+            upper, stage = None, query.second_stage
+            if stage and stage.ranks and len(rows) >= LEAST_BOUNDED and changes is None:
+                upper = self._upper_of(stage, rows)
             ordered.append(Ordered(rows, match, min(query.candidates, total), upper))
         return ordered
 
@@ -199,7 +203,8 @@ class FileCollection:
         hubs: float = 1.0,
     ) -> Everything:
         base, changes, built = self.base, self.changes, self.base.entry.count
-        of_base, of_added = self._selections()
+        chosen = self.selection
+        of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
         vector = self._vector(embedding, hubs)
         rows, match = exact_search(base.embeddings, vector, None, of_base)
         upper = None
@@ -271,6 +276,8 @@ class FileCollection:
                 added = np.arange(store.count, dtype=np.int64)
                 both[~old] = alignment_with_candidates(query, asked, store, added)
                 known[place] = both
+        if not self.entry.corrected:
+            return known
         each = zip(known, queries, rows, strict=True)
         return [self._corrected(found, query, modality, of) for found, query, of in each]
 
@@ -351,12 +358,6 @@ class FileCollection:
         """Return the live rows that pass another filter."""
         return replace(self, filter=filter).selection
 
-    def _selections(self) -> tuple[Selection | None, Selection | None]:
-        """Return what `selection` selects of the generation and of the added items."""
-        if self.changes is None:
-            return self.selection, None
-        return self.changes.split(self.selection)
-
     def _vector(self, embedding: NDArray[np.float32], hubs: float) -> NDArray[np.float32]:
         """Return the vector whose inner product with a stored one is the corrected cosine."""
         if not self.entry.corrected:
@@ -364,11 +365,11 @@ class FileCollection:
         return query_vectors(embedding, self.entry.vector_dim, hubs)
 
     def _upper_of(
-        self, query: SecondStageQuery | None, rows: NDArray[np.int64]
+        self, query: SecondStageQuery, rows: NDArray[np.int64]
     ) -> NDArray[np.float32] | None:
-        """Return bounds of the alignment scores of some rows if they are at hand and save time."""
+        """Return bounds of the alignment scores of some rows if they are at hand."""
         bounds = self.base.bounds
-        if not (bounds and query and query.ranks and len(rows) >= LEAST_BOUNDED):
+        if bounds is None:
             return None
         upper = bounds.of_candidates(query.tokens, query.modality, rows)
         return None if upper is None else self._corrected(upper, query.tokens, query.modality, rows)
@@ -381,7 +382,7 @@ class FileCollection:
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Subtract the hub correction from alignment scores; regions are compared without."""
-        if not self.entry.corrected or COMPARED_AS[modality, self.target] != modality:
+        if not self.base.entry.corrected or COMPARED_AS[modality, self.target] != modality:
             return align
         return align - self._biases(rows)[:, 1] * _bias_count(query, modality)
 

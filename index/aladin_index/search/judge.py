@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from aladin_index.search.candidates import Pool
 from aladin_index.search.order import RankedPage
 from aladin_index.search.plan import Plan
-from aladin_network.calibration.calibration import Unreliable
+from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.judging import CandidateScores
 
 # Why an answer of a calibrated index has no probabilities.
@@ -56,12 +56,14 @@ def judge(
     calibration, page = plan.calibration, ranked.ranking
     everything = Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
     least = plan.options.min_probability or 0.0
-    because = _unreliable_because(plan, pool, ranked)
+    if calibration is None:
+        return everything
+    because = _unreliable_because(plan, calibration, pool, ranked)
     if because is not None:
         return everything._replace(
             reliable=False, unreliable_because=because, filter_ignored=least > 0
         )
-    if calibration is None or len(pool.rows) == 0:
+    if len(pool.rows) == 0:
         return everything
     words = plan.word_counts(pool.rows)  # the query's, or for a photo those of the texts
     if hit_words is None:
@@ -79,10 +81,10 @@ def judge(
     )
 
 
-def _unreliable_because(plan: Plan, pool: Pool, ranked: RankedPage) -> Unjudged | None:
-    """Return why the calibration may not judge an answer, or None; also without a calibration."""
-    if plan.calibration is None:
-        return None
+def _unreliable_because(
+    plan: Plan, calibration: Calibration, pool: Pool, ranked: RankedPage
+) -> Unjudged | None:
+    """Return why the calibration may not judge an answer, or None."""
     if plan.is_joined:
         return "several_parts"
     if plan.query[0].box is not None:
@@ -90,7 +92,7 @@ def _unreliable_because(plan: Plan, pool: Pool, ranked: RankedPage) -> Unjudged 
     # Without the second stage, the lengths of the texts found for an image are not known.
     is_uncounted = ranked.degraded == "rerank_unavailable" and plan.query[0].modality == "image"
     is_aligned = ranked.pool_align is not None and ranked.ranking.align is not None
-    because = plan.calibration.unreliable_because(plan.direction, aligned=is_aligned)
+    because = calibration.unreliable_because(plan.direction, aligned=is_aligned)
     if because is None and is_uncounted:
         because = "no_alignment"
     return None if because == "no_alignment" and len(pool.rows) == 0 else because

@@ -89,7 +89,8 @@ def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -
         ranking = ranking._replace(align=scored.align[best], align_ranks=align_ranks)
     elif not plan.reranks and plan.terms[0].aligns:
         return _with_alignment(plan, found, ranking, clock)
-    return RankedPage(ranking, scored.reranked, scored.pool_align, scored.degraded, terms)
+    reranked = scored.align is not None or any(each.align is not None for each in terms)
+    return RankedPage(ranking, reranked, scored.pool_align, scored.degraded, terms)
 
 
 def _with_alignment(

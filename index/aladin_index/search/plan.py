@@ -42,71 +42,51 @@ class Plan:
         options: How to search.
         collection: The searched collection, restricted to items that pass the filter.
         terms: How each term scores the candidates.
+        is_joined: Whether terms are joined: their scores have a sum, and hits no probability.
+        reranks: Whether the total decides the order, block by block, and not the cosines.
         embedding: (d_match,) float32, what the first stage compares, L2-normalised.
         hubs: Share of the hub correction that applies to it.
+        second_stage: What the items of the first stage will be aligned with, if one term chooses
+            them.
         candidates: Candidates that the first stage passes to the second at a time.
         is_exhaustive: Whether all items are candidates.
         lacks_tokens: Whether the collection has no tokens for a second stage that was asked for.
         calibration: What would judge hits of a plain query, or None if there is nothing.
+        pool_size: Number of the first stage's best items that hits are judged against.
         own_rows: Rows of the query's own items, which must not be among its hits.
         words: Items that have rare words of the query, or None if it is not searched by words.
         received_s: When the query was received, by `time.monotonic`.
+        deadline_s: Time by which the second stage has to end, or None.
     """
 
     query: Query
     options: SearchOptions
     collection: Collection
-    terms: tuple[TermPlan, ...]
+    terms: Sequence[TermPlan]
+    is_joined: bool
+    reranks: bool
     embedding: NDArray[np.float32]
     hubs: float
+    second_stage: SecondStageQuery | None
     candidates: int
     is_exhaustive: bool
     lacks_tokens: bool
     calibration: Calibration | None
-    own_rows: list[int]
+    pool_size: int
+    own_rows: Sequence[int]
     words: FoundWords | None
     received_s: float
-
-    @property
-    def is_joined(self) -> bool:
-        """Whether terms are joined: their scores have a sum, and hits no probability."""
-        return self.query[0].role is not None
-
-    @property
-    def reranks(self) -> bool:
-        """Whether the total decides the order, block by block, and not the cosines."""
-        return self.is_joined or (self.options.rerank and self.terms[0].aligns)
+    deadline_s: float | None
 
     @property
     def direction(self) -> Direction:
         """Direction of the search: that of the first term."""
-        return DIRECTION_OF[self.terms[0].term.modality]
+        return DIRECTION_OF[self.query[0].modality]
 
-    @property
-    def pool_size(self) -> int:
-        """Number of the first stage's best items that hits are judged against."""
-        is_judged = self.calibration is not None and not self.is_joined
-        return POOL if is_judged and self.query[0].box is None else 0
-
-    @property
-    def deadline_s(self) -> float | None:
-        """Time by which the second stage has to end, by `time.monotonic`, or None."""
-        timeout_ms = self.options.timeout_ms
-        return None if timeout_ms is None else self.received_s + timeout_ms / 1000
-
-    @property
-    def second_stage(self) -> SecondStageQuery | None:
-        """What the items of the first stage will be aligned with, if one term chooses them."""
-        (*others, chosen) = (each for each in self.terms if each.term.role != "not")
-        if others or not chosen.aligns:
-            return None
-        # Bounds are those of words with regions: regions that search photos have none.
-        ranks = not self.is_joined and self.reranks and chosen.crosses and chosen.weight != 0
-        return chosen.stage._replace(ranks=ranks)
-
-    def nearest(self, count: int, candidates: int) -> FirstStageQuery:
-        """Return what the collection is asked for the first `count` items."""
-        return FirstStageQuery(self.embedding, count, candidates, self.second_stage, self.hubs)
+    def nearest(self, count: int) -> FirstStageQuery:
+        """Return what the collection is asked for the nearest items, without bounds."""
+        stage = self.second_stage and self.second_stage._replace(ranks=False)
+        return FirstStageQuery(self.embedding, count, count, stage, self.hubs)
 
     def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return for each row the number of tokens of the text: that of the query or of the row.
@@ -149,29 +129,39 @@ class Planner:
             ShapeError: If a term is not one item of the index's dimensions.
             EngineUnavailableError: If the vector database does not respond.
         """
-        terms = [self._term(term, collection, options) for term in query]
+        # Without training, regions say nothing: they are aligned only if a weight is given for it.
+        means = self._is_trained or options.fusion is not None
+        terms = [self._term(term, collection, options, means=means) for term in query]
+        is_joined, stage = query[0].role is not None, _first_stage(terms, options)
         embedding, hubs = terms[0].embedding, terms[0].hubs
-        if query[0].role is not None:
+        if is_joined:
             check_joined(query, options)
             terms = weighed(terms)
             embedding, hubs = joined_embedding(terms)
             terms = move_words(terms, options)
-        crosses = any(each.crosses for each in terms)
-        lacks = options.rerank and crosses and self._aligns(options) and not collection.has_tokens
+        crosses, aligns = any(t.crosses for t in terms), any(t.aligns for t in terms)
+        is_judged = self._calibration is not None and crosses
+        block, is_exhaustive = self._block(terms, collection, options)
+        timeout_ms = options.timeout_ms
         return Plan(
             query=query,
             options=options,
             collection=collection,
-            terms=tuple(terms),
+            terms=terms,
+            is_joined=is_joined,
+            reranks=is_joined or (options.rerank and aligns),
             embedding=embedding,
             hubs=hubs,
-            candidates=self._block(terms, collection, options),
-            is_exhaustive=_is_exhaustive(terms, collection, options),
-            lacks_tokens=lacks,
-            calibration=self._calibration if crosses else None,
-            own_rows=_own_rows(terms, collection),
+            second_stage=stage,
+            candidates=block,
+            is_exhaustive=is_exhaustive,
+            lacks_tokens=options.rerank and crosses and means and not aligns,
+            calibration=self._calibration if is_judged else None,
+            pool_size=POOL if is_judged and not is_joined and query[0].box is None else 0,
+            own_rows=_own_rows(query, collection) if not all(t.crosses for t in terms) else (),
             words=collection.find_words(query[0].text or "") if options.lexical else None,
             received_s=received_s,
+            deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )
 
     def part_of(
@@ -184,11 +174,14 @@ class Planner:
             EngineUnavailableError: If the vector database does not respond.
         """
         options = options or SearchOptions()
-        check_boxed(term, options, collection, is_aligned=self._aligns(options))
+        is_aligned = self._is_trained or options.fusion is not None
+        check_boxed(term, options, collection, is_aligned=is_aligned)
         is_crossing = collection.target != "images"
         return take_box(term, self._index, self._embedder, is_crossing=is_crossing)
 
-    def _term(self, term: Term, collection: Collection, options: SearchOptions) -> TermPlan:
+    def _term(
+        self, term: Term, collection: Collection, options: SearchOptions, *, means: bool
+    ) -> TermPlan:
         crosses = term.modality != MODALITY_OF[collection.target]
         fusion = self._fusions[DIRECTION_OF[term.modality]]
         if term.box is not None:
@@ -197,19 +190,17 @@ class Planner:
         _check_fit(term, collection, options, crosses=crosses)
         if options.min_probability is not None:
             self._check_judged(crosses=crosses)
-        compares = (crosses or term.box is not None) and self._aligns(options)
+        encoding, compares = term.encoding, crosses or term.box is not None
         return TermPlan(
             term=term,
-            stage=SecondStageQuery(term.encoding.item_tokens(0), term.modality),
-            aligns=compares and collection.has_tokens,
+            embedding=encoding.embedding[0],
+            stage=SecondStageQuery(encoding.tokens[0][encoding.mask[0]], term.modality),
+            aligns=compares and means and collection.entry.token_count > 0,
             crosses=crosses,
+            hubs=float(crosses),
             fusion=fusion,
             weight=fusion.weight if options.fusion is None else float(options.fusion),
         )
-
-    def _aligns(self, options: SearchOptions) -> bool:
-        """Whether alignment means anything: it was trained, or a weight is given for it."""
-        return self._is_trained or options.fusion is not None
 
     def _check_judged(self, *, crosses: bool) -> None:
         if self._calibration is None:
@@ -224,13 +215,37 @@ class Planner:
 
     def _block(
         self, terms: Sequence[TermPlan], collection: Collection, options: SearchOptions
-    ) -> int:
-        """Return the number of candidates of a block."""
-        if isinstance(options.candidates, int):
-            return options.candidates
+    ) -> tuple[int, bool]:
+        """Return the number of candidates of a block, and whether it is all items.
+
+        An index that has grown too large to be searched exhaustively by default takes candidates.
+        """
+        given, is_exhaustive = options.candidates, False
+        asked = (given or collection.entry.ann.asked) in ("exhaustive", EXACT_ALIGN)
+        if asked and options.rerank and any(each.aligns for each in terms):
+            count = collection.count
+            is_exhaustive = count <= MAX_ITEMS
+            if given == "exhaustive" and not is_exhaustive:
+                raise InputError(
+                    f"candidates: expected a number, got exhaustive, which takes an index of at "
+                    f"most {MAX_ITEMS:,} items; this one has {count:,}"
+                )
+        if isinstance(given, int):
+            return given, is_exhaustive
         usual = self._candidates[collection.target]
-        has_moved = options.candidates is None and any(each.is_moved for each in terms)
-        return max(usual, MOVED_CANDIDATES) if has_moved else usual
+        has_moved = given is None and any(each.is_moved for each in terms)
+        return max(usual, MOVED_CANDIDATES) if has_moved else usual, is_exhaustive
+
+
+def _first_stage(terms: Sequence[TermPlan], options: SearchOptions) -> SecondStageQuery | None:
+    """Return what the items of the first stage will be aligned with, if one term chooses them."""
+    choosing = [each for each in terms if each.term.role != "not"]
+    if len(choosing) != 1 or not choosing[0].aligns:
+        return None
+    [term] = choosing
+    # Bounds are those of words with regions: regions that search photos have none.
+    ranks = term.term.role is None and options.rerank and term.crosses and term.weight != 0
+    return term.stage._replace(ranks=ranks)
 
 
 def _check_fit(
@@ -249,24 +264,8 @@ def _check_fit(
         raise InputError("lexical: expected a query of one text, got none")
 
 
-def _is_exhaustive(
-    terms: Sequence[TermPlan], collection: Collection, options: SearchOptions
-) -> bool:
-    """Whether the second stage orders all items; an index that has grown too large is not."""
-    asked = (options.candidates or collection.entry.ann.asked) in ("exhaustive", EXACT_ALIGN)
-    if not (asked and options.rerank and any(each.aligns for each in terms)):
-        return False
-    if options.candidates == "exhaustive" and collection.count > MAX_ITEMS:
-        raise InputError(
-            f"candidates: expected a number, got exhaustive, which takes an index of at most "
-            f"{MAX_ITEMS:,} items; this one has {collection.count:,}"
-        )
-    return collection.count <= MAX_ITEMS
-
-
-def _own_rows(terms: Sequence[TermPlan], collection: Collection) -> list[int]:
-    ids = [each.term.own_id for each in terms if not each.crosses]
+def _own_rows(query: Query, collection: Collection) -> list[int]:
+    ids = [term.own_id for term in query if term.modality == MODALITY_OF[collection.target]]
     known = [own_id for own_id in ids if own_id is not None]
-    if not known:
-        return []
-    return [item.row for item in collection.items.by_ids(known) if item is not None]
+    found = collection.items.by_ids(known) if known else ()
+    return [item.row for item in found if item is not None]

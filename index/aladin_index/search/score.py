@@ -69,11 +69,6 @@ class Scored(NamedTuple):
     degraded: Degraded | None = None
     terms: Sequence[TermScores] = ()
 
-    @property
-    def reranked(self) -> bool:
-        """Whether the second stage decides the order."""
-        return self.align is not None or any(each.align is not None for each in self.terms)
-
 
 def score_all(
     plans: Sequence[Plan], found: Sequence[Candidates], clock: RerankDeadline
@@ -91,10 +86,11 @@ def score_all(
     known: dict[int, NDArray[np.float32]] = {}
     for group in sharing(plans):
         together: dict[Modality, list[int]] = {}
-        for place in group if len(group) > 1 else ():
+        for place in group:
             plan = plans[place]
-            is_plain = plan.options.timeout_ms is None and not plan.is_joined
-            if plan.reranks and is_plain and found[place].upper is None:
+            is_plain = plan.collection.is_shared and not plan.is_joined
+            is_whole = plan.deadline_s is None and found[place].upper is None
+            if plan.reranks and is_plain and is_whole:
                 together.setdefault(plan.query[0].modality, []).append(place)
         for places in together.values():
             known.update(_align_together(plans, found, places, clock))
@@ -112,7 +108,10 @@ def _align_together(
 ) -> dict[int, NDArray[np.float32]]:
     """Align the items of searches of one modality that share a collection, in one call."""
     began, plan = time.perf_counter(), plans[places[0]]
-    rows = [_rows_to_align(found[place]) for place in places]
+    rows = [
+        each.rows if each.pool.places is not None else _with_pool(each)
+        for each in (found[place] for place in places)
+    ]
     tokens = [plans[place].terms[0].stage.tokens for place in places]
     aligned = plan.collection.align_all(tokens, plan.query[0].modality, rows)
     if count := sum(map(len, rows)):
@@ -120,10 +119,9 @@ def _align_together(
     return dict(zip(places, aligned, strict=True))
 
 
-def _rows_to_align(found: Candidates) -> NDArray[np.int64]:
-    """Return the candidates, and after them the pool where it is not among them."""
-    pool = found.pool
-    return np.append(found.rows, pool.rows) if pool.places is None else found.rows
+def _with_pool(found: Candidates) -> NDArray[np.int64]:
+    """Return the candidates, and after them the pool, which is not among them."""
+    return np.append(found.rows, found.pool.rows)
 
 
 def _score(
@@ -138,7 +136,8 @@ def _score(
         if known is not None:
             aligned = [known]
         elif plan.reranks:
-            aligned = _align(plan, _rows_to_align(found), clock)
+            rows = found.rows if found.pool.places is not None else _with_pool(found)
+            aligned = _align(plan, rows, clock)
     except OutOfTimeError:
         degraded = "rerank_timeout"
     except EngineUnavailableError:

@@ -20,7 +20,7 @@ from aladin_index.search.judge import judge
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.order import rank
 from aladin_index.search.plan import Plan, Planner
-from aladin_index.search.query import Query, Term, terms_of
+from aladin_index.search.query import Query, Term
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.score import score_all
 from aladin_network.errors import UnknownItemError
@@ -152,7 +152,8 @@ class TwoStageSearcher:
             collection = self.index.collection(target, parsed)
             if shared is not None and collection.is_shared:
                 shared[target, parsed] = collection
-        return self._planner.plan(terms_of(query), collection, options, received_s)
+        terms = (query,) if isinstance(query, Term) else query
+        return self._planner.plan(terms, collection, options, received_s)
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.

@@ -48,9 +48,11 @@ class TermPlan:
 
     Attributes:
         term: The term; if it has a box, its encoding is that of the regions inside.
+        embedding: (d_match,) float32, its embedding, L2-normalised.
         stage: Its tokens.
         aligns: Whether the second stage can compare them with the items.
         crosses: Whether the term and the items are of different modalities.
+        hubs: Share of the hub correction that applies.
         fusion: Constants of the fusion of both stages' scores.
         weight: Weight of the alignment score in the fusion.
         factor: Factor of the term's score in the total; negative if it counts against a hit.
@@ -58,23 +60,15 @@ class TermPlan:
     """
 
     term: Term
+    embedding: NDArray[np.float32]
     stage: SecondStageQuery
     aligns: bool
     crosses: bool
+    hubs: float
     fusion: DirectionFusion
     weight: float
     factor: float = 1.0
     is_moved: bool = False
-
-    @property
-    def hubs(self) -> float:
-        """Share of the hub correction that applies."""
-        return float(self.crosses)
-
-    @property
-    def embedding(self) -> Float[np.ndarray, " d_match"]:
-        """Embedding of the term, L2-normalised."""
-        return self.term.encoding.embedding[0]
 
 
 def check_joined(query: Query, options: SearchOptions) -> None:
