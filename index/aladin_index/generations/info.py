@@ -25,7 +25,7 @@ from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, re
 from aladin_index.format.models import model_folder
 from aladin_index.format.skipped import read_skipped_summary
 from aladin_index.generations.history import PendingChanges, changed_at_s, pending_changes
-from aladin_index.search.exhaustive import MAX_ITEMS
+from aladin_index.search.options import MAX_ITEMS
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
 from aladin_network.heads.trained import read_alignment_trained, read_untrained

@@ -26,8 +26,11 @@ def fused_by(
     class Index:
         checkpoint = replace(
             searcher.index.checkpoint,
-            alignment_trained=trained,
-            fusion=Fusion(text_to_image=fusion, image_to_text=fusion),
+            config=replace(
+                searcher.index.checkpoint.config,
+                alignment_trained=trained,
+                fusion=Fusion(text_to_image=fusion, image_to_text=fusion),
+            ),
         )
 
         def __getattr__(self, name: str) -> Any:
