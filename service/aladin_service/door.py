@@ -195,10 +195,10 @@ class Local:
         return self.searcher.search(encoded, target, request.options(), received_s)
 
     def fields(self, target: Target) -> list[str]:
-        from aladin_index.search.listing import NotListableError, list_fields
+        from aladin_index.search.collection import NotListableError
 
         try:
-            return [*list_fields(self.searcher.index.collection(target))]
+            return [*self.searcher.index.collection(target).list_fields()]
         except NotListableError:
             return []
 

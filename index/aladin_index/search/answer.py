@@ -118,7 +118,7 @@ def _hits(page: Page, items: Sequence[StoredItem]) -> list[SearchHit]:
     ranking, lead = ranked.ranking, plan.terms[0]
     # The order is that of the corrected scores; each stage shows what it compared.
     raw = plan.collection.raw_scores(
-        lead.stage, ranking.rows, ranking.match, ranking.align, plan.hubs
+        lead.stage, ranking.rows, ranking.match, ranking.align, plan.first.hubs
     )
     # Arrays are converted as a whole: one by one, their elements take several times as long.
     firsts = zip(ranking.match_ranks.tolist(), raw.match.tolist(), strict=True)

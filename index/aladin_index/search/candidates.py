@@ -93,7 +93,7 @@ def find_candidates(plans: Sequence[Plan]) -> list[Candidates]:
 
 def _wanted(plan: Plan) -> FirstStageQuery:
     """Return what the first stage is asked for: whole blocks of candidates, and the pool."""
-    block, own = plan.candidates, len(plan.own_rows)
+    block, own = plan.first.candidates, len(plan.own_rows)
     stop, first = plan.options.offset + plan.options.k, block
     joined = 0 if plan.words is None else len(plan.words.rows)
     if plan.reranks or plan.words is not None:
@@ -102,7 +102,7 @@ def _wanted(plan: Plan) -> FirstStageQuery:
     # The pool does not depend on the page size, and is available for later pages, too.
     # More for the query's own items; a longer order begins with the shorter one.
     count = max(stop, min(plan.pool_size, block)) + own + joined
-    return FirstStageQuery(plan.embedding, count, first, plan.second_stage, plan.hubs)
+    return plan.first._replace(wanted=count, candidates=first)
 
 
 def _without_own(plan: Plan, ordered: Ordered) -> Ordered:
@@ -113,7 +113,7 @@ def _without_own(plan: Plan, ordered: Ordered) -> Ordered:
 def _cut(plan: Plan, ordered: Ordered) -> Candidates:
     """Cut the blocks of the page out of an order; without a total, every item is a block."""
     rows, match, upper = ordered.rows, ordered.match, ordered.upper
-    block = plan.candidates if plan.reranks else 1
+    block = plan.first.candidates if plan.reranks else 1
     first, last = plan.options.offset, plan.options.offset + plan.options.k
     # There may be fewer items than the page, or the places before it, require.
     stop = min(-(-last // block) * block, len(rows))
@@ -127,7 +127,7 @@ def _cut(plan: Plan, ordered: Ordered) -> Candidates:
         blocks=np.arange(stop - start, dtype=np.int64) // block,
         page=slice(first - start, last - start),
         pool=_pool(plan, ordered, plan.reranks and start == 0 < stop) if plan.pool_size else _NONE,
-        candidates=min(ordered.candidates, plan.candidates),
+        candidates=min(ordered.candidates, plan.first.candidates),
         is_empty=len(rows) == 0,
         start=start,
         # Bounds are of use in one block only.
@@ -138,12 +138,12 @@ def _cut(plan: Plan, ordered: Ordered) -> Candidates:
 def _with_words(plan: Plan, ordered: Ordered) -> Candidates:
     """Join the items that have rare words to the first block."""
     assert plan.words is not None
-    options, block = plan.options, plan.candidates
+    options, block = plan.options, plan.first.candidates
     extra = plan.words.rows[~np.isin(plan.words.rows, [*ordered.rows[:block], *plan.own_rows])]
     last = options.offset + options.k
     beyond = -(-max(last - block, 0) // block) * block
     tail = np.flatnonzero(~np.isin(ordered.rows[block:], extra))[:beyond] + block
-    [of_extra] = plan.collection.match(plan.embedding[None], [plan.hubs], extra)
+    [of_extra] = plan.collection.match(plan.first.embedding[None], [plan.first.hubs], extra)
     first = np.zeros(min(block, len(ordered.rows)) + len(extra), dtype=np.int64)
     rows = np.concatenate([ordered.rows[:block], extra, ordered.rows[tail]])
     return Candidates(
@@ -162,7 +162,7 @@ def _every(plan: Plan) -> Candidates:
     """Return all items as one block, with bounds unless words or several terms add to the score."""
     options, is_plain = plan.options, plan.words is None and not plan.is_joined
     stage = plan.terms[0].stage if is_plain else None
-    rows, match, upper = plan.collection.everything(plan.embedding, stage, plan.hubs)
+    rows, match, upper = plan.collection.everything(plan.first.embedding, stage, plan.first.hubs)
     if plan.own_rows:
         others = ~np.isin(rows, plan.own_rows)
         rows, match = rows[others], match[others]
@@ -184,7 +184,7 @@ def _every(plan: Plan) -> Candidates:
 def _pool(plan: Plan, ordered: Ordered, is_scored: bool) -> Pool:
     """Take the first stage's best items for the pool, or all if there are fewer."""
     size = plan.pool_size
-    if plan.candidates < size:
+    if plan.first.candidates < size:
         # Search again: fewer candidates must not change the pool, whose scores the calibration was
         # fitted to.
         return Pool(*plan.collection.order(plan.nearest(size))[:2], None)

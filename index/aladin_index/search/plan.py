@@ -44,11 +44,8 @@ class Plan:
         terms: How each term scores the candidates.
         is_joined: Whether terms are joined: their scores have a sum, and hits no probability.
         reranks: Whether the total decides the order, block by block, and not the cosines.
-        embedding: (d_match,) float32, what the first stage compares, L2-normalised.
-        hubs: Share of the hub correction that applies to it.
-        second_stage: What the items of the first stage will be aligned with, if one term chooses
-            them.
-        candidates: Candidates that the first stage passes to the second at a time.
+        first: What the first stage is asked for one block of candidates; with a second stage if
+            one term chooses them.
         is_exhaustive: Whether all items are candidates.
         lacks_tokens: Whether the collection has no tokens for a second stage that was asked for.
         calibration: What would judge hits of a plain query, or None if there is nothing.
@@ -65,10 +62,7 @@ class Plan:
     terms: Sequence[TermPlan]
     is_joined: bool
     reranks: bool
-    embedding: NDArray[np.float32]
-    hubs: float
-    second_stage: SecondStageQuery | None
-    candidates: int
+    first: FirstStageQuery
     is_exhaustive: bool
     lacks_tokens: bool
     calibration: Calibration | None
@@ -85,8 +79,9 @@ class Plan:
 
     def nearest(self, count: int) -> FirstStageQuery:
         """Return what the collection is asked for the nearest items, without bounds."""
-        stage = self.second_stage and self.second_stage._replace(ranks=False)
-        return FirstStageQuery(self.embedding, count, count, stage, self.hubs)
+        stage = self.first.second_stage
+        stage = None if stage is None else stage._replace(ranks=False)
+        return self.first._replace(wanted=count, candidates=count, second_stage=stage)
 
     def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return for each row the number of tokens of the text: that of the query or of the row.
@@ -150,10 +145,7 @@ class Planner:
             terms=terms,
             is_joined=is_joined,
             reranks=is_joined or (options.rerank and aligns),
-            embedding=embedding,
-            hubs=hubs,
-            second_stage=stage,
-            candidates=block,
+            first=FirstStageQuery(embedding, block, block, stage, hubs),
             is_exhaustive=is_exhaustive,
             lacks_tokens=options.rerank and crosses and means and not aligns,
             calibration=self._calibration if is_judged else None,
