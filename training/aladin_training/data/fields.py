@@ -6,7 +6,8 @@ Every error names the place of its cause.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -45,6 +46,15 @@ class Place(NamedTuple):
     def error(self, reason: str) -> DataError:
         """Return the error to raise about this place."""
         return DataError(self.file, self.line, f"{self.part}: {reason}" if self.part else reason)
+
+
+@contextmanager
+def readable(file: Path) -> Generator[None]:
+    """Turn an error of the operating system inside the block into one about this file."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(file, None, error.strerror or "cannot be read") from error
 
 
 def parse_json(raw: bytes, place: Place) -> object:

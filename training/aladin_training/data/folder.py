@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
-from aladin_training.data.fields import Place
+from aladin_training.data.fields import Place, readable
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.records import LocatedRecord, Source, skipped_photo
 from aladin_training.data.samples import (
@@ -203,8 +203,6 @@ def _photo(source: Source, path: Path, names: frozenset[str]) -> Iterator[Locate
 
 
 def _content(file: Path) -> bytes:
-    try:
+    with readable(file):
         check_side_file(file.stat().st_size, Place(file))
         return file.read_bytes()
-    except OSError as error:
-        raise DataError(file, None, error.strerror or "cannot be read") from error

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile
-from aladin_training.data.fields import Fields, Place, parse_json
+from aladin_training.data.fields import Fields, Place, parse_json, readable
 from aladin_training.data.records import (
     LocatedRecord,
     OnSkip,
@@ -73,22 +73,19 @@ def read_lines(
     file: Path, known: frozenset[str] | None, on_skip: OnSkip = log_skipped
 ) -> Iterator[Fields]:
     """Parse a JSONL file in UTF-8; blank lines and those that are no such object are skipped."""
-    try:
-        # As bytes, so that the number of a line that is not UTF-8 is known.
-        with file.open("rb") as lines:
-            for number, raw in enumerate(lines, start=1):
-                if number == 1:
-                    raw = raw.removeprefix(codecs.BOM_UTF8)
-                if raw.strip():
-                    place = Place(file, number)
-                    try:
-                        fields = Fields(parse_json(raw, place), place, known)
-                    except DataError as error:
-                        on_skip(unusable(error))
-                        continue
-                    yield fields
-    except OSError as error:
-        raise DataError(file, None, error.strerror or "cannot be read") from error
+    # As bytes, so that the number of a line that is not UTF-8 is known.
+    with readable(file), file.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            if number == 1:
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+            if raw.strip():
+                place = Place(file, number)
+                try:
+                    fields = Fields(parse_json(raw, place), place, known)
+                except DataError as error:
+                    on_skip(unusable(error))
+                    continue
+                yield fields
 
 
 def read_karpathy(source: Source) -> Iterator[LocatedRecord]:
@@ -142,9 +139,8 @@ def _photo_of_karpathy(photo: Fields, images: Path, on_skip: OnSkip) -> Record:
 
 def _load(file: Path) -> Fields:
     try:
-        data: object = json.loads(file.read_bytes())
-    except OSError as error:
-        raise DataError(file, None, error.strerror or "cannot be read") from error
+        with readable(file):
+            data: object = json.loads(file.read_bytes())
     except json.JSONDecodeError as error:
         hint = "; give JSON lines the suffix .jsonl" if error.msg == "Extra data" else ""
         raise DataError(file, error.lineno, f"not JSON ({error}){hint}") from None

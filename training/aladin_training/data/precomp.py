@@ -20,7 +20,7 @@ import numpy as np
 
 from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import PhotoFile
-from aladin_training.data.fields import Place
+from aladin_training.data.fields import Place, readable
 from aladin_training.data.records import LocatedRecord, Record, Source
 
 logger = logging.getLogger(__name__)
@@ -86,9 +86,8 @@ def open_precomp(folder: Path) -> list[PrecompSplit]:
 def map_images(file: Path) -> np.ndarray:
     """Map an array (rows, regions, numbers) into memory; rows are read on demand."""
     try:
-        images: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise DataError(file, None, error.strerror or "cannot be read") from error
+        with readable(file):
+            images: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise DataError(file, None, f"expected an array of numbers ({error})") from None
     if images.ndim != 3 or 0 in images.shape:
@@ -165,8 +164,7 @@ def _ids(folder: Path, name: str, photos: int, captions_a_photo: int) -> list[st
 
 def _lines(file: Path) -> list[str]:
     try:
-        return [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    except OSError as error:
-        raise DataError(file, None, error.strerror or "cannot be read") from error
+        with readable(file):
+            return [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except UnicodeDecodeError as error:
         raise DataError(file, None, f"not UTF-8 at byte {error.start + 1}") from None

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import CAPTIONS, ID, PHOTO, SPLIT, PhotoFile, first_of
-from aladin_training.data.fields import Place, Row, download_failed
+from aladin_training.data.fields import Place, Row, download_failed, readable
 from aladin_training.data.records import (
     LocatedRecord,
     OnSkip,
@@ -165,7 +165,7 @@ def _cells(file: Path, delimiter: str, on_skip: OnSkip) -> Iterator[tuple[Place,
     first = 1
     faults: list[DataError] = []
     try:
-        with file.open("rb") as raw:
+        with readable(file), file.open("rb") as raw:
             reader = csv.reader(_decoded(file, raw, faults), delimiter=delimiter, strict=True)
             for cells in reader:
                 if faults:
@@ -177,8 +177,6 @@ def _cells(file: Path, delimiter: str, on_skip: OnSkip) -> Iterator[tuple[Place,
     except csv.Error as error:
         reason = f"not a line of a table ({error}); a quote inside of a quoted cell is doubled"
         raise DataError(file, first, reason) from None
-    except OSError as error:
-        raise DataError(file, None, error.strerror or "cannot be read") from error
 
 
 def _decoded(file: Path, raw: Iterable[bytes], faults: list[DataError]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import PhotoFile, name_fault
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
-from aladin_training.data.fields import Place
+from aladin_training.data.fields import Place, readable
 from aladin_training.data.records import LocatedRecord, Source, log_skipped, skipped_photo
 from aladin_training.data.samples import (
     DETAILS,
@@ -177,11 +177,8 @@ def read_tar(source: Source) -> Iterator[LocatedRecord]:
             None,
             "a compressed tar cannot be read in place; uncompress it, e.g. with gunzip",
         )
-    try:
-        with path.open("rb") as file:
-            yield from _Tar(replace(source, path=path), file).entries()
-    except OSError as error:
-        raise DataError(path, None, error.strerror or "cannot be read") from error
+    with readable(path), path.open("rb") as file:
+        yield from _Tar(replace(source, path=path), file).entries()
 
 
 class _Tar:

@@ -18,6 +18,7 @@ from aladin_network.errors import DataError
 from aladin_network.files import write_json
 from aladin_network.types import Progress
 from aladin_training.data import Record
+from aladin_training.data.fields import readable
 from aladin_training.data.folder import walk_files
 from aladin_training.data.patterns import common_folder, expand
 from aladin_training.data.records import (
@@ -122,12 +123,9 @@ def count_shard(shard: TarShard, on_skip: OnSkip = log_skipped) -> ShardCount:
 
 def _is_ended(tar: Path) -> bool:
     """Tell whether a tar has its end mark."""
-    try:
-        with tar.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            end = os.pread(file.fileno(), _END_MARK_BYTES, max(0, size - _END_MARK_BYTES))
-    except OSError as error:
-        raise DataError(tar, None, error.strerror or "cannot be read") from error
+    with readable(tar), tar.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        end = os.pread(file.fileno(), _END_MARK_BYTES, max(0, size - _END_MARK_BYTES))
     return end == bytes(_END_MARK_BYTES)
 
 
@@ -181,10 +179,9 @@ def _state(shard: TarShard) -> list[list[int] | None]:
 
 
 def _stat(path: Path) -> list[int] | None:
-    try:
-        state = path.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise DataError(path, None, error.strerror or "cannot be read") from error
+    with readable(path):
+        try:
+            state = path.stat()
+        except FileNotFoundError:
+            return None
     return [state.st_size, state.st_mtime_ns]

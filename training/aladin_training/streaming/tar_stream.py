@@ -17,6 +17,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import Progress
 from aladin_training.data import Record
+from aladin_training.data.fields import readable
 from aladin_training.data.records import is_strict
 from aladin_training.streaming.shards import ShardCount, TarShard, count_shards, find_shards
 
@@ -127,14 +128,11 @@ def _read_shard(
     if count.without_captions is not None:
         records = (record for record in records if record.captions)
     found = missing = 0
-    try:
-        with shard.path.open("rb") as file:
-            for found, record in enumerate(islice(records, count.photos), start=1):
-                missing += not record.captions
-                if found > passed:
-                    yield _read_sample(record, file.fileno(), wants(found - 1))
-    except OSError as error:
-        raise DataError(shard.path, None, error.strerror or "cannot be read") from error
+    with readable(shard.path), shard.path.open("rb") as file:
+        for found, record in enumerate(islice(records, count.photos), start=1):
+            missing += not record.captions
+            if found > passed:
+                yield _read_sample(record, file.fileno(), wants(found - 1))
     missing += count.photos - found
     if missing:
         logger.warning(

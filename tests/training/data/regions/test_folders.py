@@ -14,7 +14,7 @@ from aladin_network.errors import DataError
 from aladin_network.photos.region_files import write_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_training.data.regions import open_regions
-from aladin_training.data.regions.folder import FolderRegions
+from aladin_training.data.regions.folder import open_folder
 from tests.training.data.regions.region_files import (
     assert_regions,
     geometry,
@@ -182,7 +182,7 @@ def test_an_unreadable_file_is_named_with_the_systems_reason(
             np.save(each / "1.npy", values)
         else:
             np.savez(each / "1.npz", values)
-    store = FolderRegions(tmp_path)
+    store = open_folder(tmp_path)
     load = np.load
 
     def refused(path: Path, **options: Any) -> Any:
@@ -218,7 +218,7 @@ def test_an_unreadable_folder_is_named_with_the_systems_reason(
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", refused)
         with pytest.raises(DataError) as caught:
-            FolderRegions(tmp_path)
+            open_folder(tmp_path)
     assert str(caught.value) == f"{tmp_path}: Permission denied"
 
     def nameless(_: Path | str) -> Any:
@@ -228,7 +228,7 @@ def test_an_unreadable_folder_is_named_with_the_systems_reason(
         patch.setattr(os, "scandir", nameless)
         patch.setattr(Path, "glob", lambda *_: iter(()))
         with pytest.raises(DataError) as caught:
-            FolderRegions(tmp_path)
+            open_folder(tmp_path)
     assert str(caught.value) == f"{tmp_path}: cannot be read"
 
 
@@ -240,5 +240,5 @@ def test_an_unreadable_folder_around_two_is_named_too(
 
     monkeypatch.setattr(Path, "glob", refused)
     with pytest.raises(DataError) as caught:
-        FolderRegions(tmp_path)
+        open_folder(tmp_path)
     assert str(caught.value) == f"{tmp_path}: Permission denied"

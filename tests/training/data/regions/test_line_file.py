@@ -19,11 +19,11 @@ ROWS = [["12", "one"], ["7", "two", "more"], ["a b", "x" * 3000], ["ä", ""]]
 @pytest.mark.parametrize("lineidx", [True, False])
 def test_each_line_is_found_by_its_key(tmp_path: Path, lineidx: bool) -> None:
     lines = LineFile(write_lines(tmp_path / "a.tsv", ROWS, lineidx=lineidx))
-    assert list(lines.keys()) == ["12", "7", "a b", "ä"]
-    assert len(lines) == 4
+    assert list(lines.keys) == ["12", "7", "a b", "ä"]
+    assert len(lines.keys) == 4
     for row in ROWS:
         assert lines.read(row[0]) == [cell.encode() for cell in row]
-    assert "8" not in lines
+    assert "8" not in lines.keys
 
 
 @settings(max_examples=30)
@@ -48,7 +48,7 @@ def test_lines_are_those_that_were_written(
     content = line_end.join(key.encode() + b"\t" + cell for key, cell in rows.items())
     path.write_bytes(content + (line_end if last_line_ends else b""))
     lines = LineFile(path)
-    assert list(lines.keys()) == list(rows)
+    assert list(lines.keys) == list(rows)
     for key, cell in rows.items():
         assert b"\t".join(lines.read(key)[1:]) == cell
 

@@ -10,10 +10,10 @@ from aladin_network.errors import DataError
 from aladin_training.data.patterns import expand
 from aladin_training.data.precomp import is_precomp
 from aladin_training.data.regions.checked import CheckedRegions, JoinedRegions
-from aladin_training.data.regions.folder import FolderRegions, PrecompRegions
+from aladin_training.data.regions.folder import open_arrays, open_folder
 from aladin_training.data.regions.labels import open_labels
 from aladin_training.data.regions.store import RegionLayout, RegionStore, region_key, region_keys
-from aladin_training.data.regions.tsv import TsvRegions
+from aladin_training.data.regions.tsv import open_tsv
 
 __all__ = ["KNOWN_REGIONS", "LAYOUTS", "RegionStore", "open_regions", "region_key", "region_keys"]
 
@@ -51,8 +51,8 @@ def _has_table(path: Path) -> bool:
     return _table_in(path) is not None
 
 
-def _open_table(path: Path) -> TsvRegions:
-    return TsvRegions(_table_in(path) or path)
+def _open_table(path: Path) -> RegionLayout:
+    return open_tsv(_table_in(path) or path)
 
 
 def _is_folder(path: Path) -> bool:
@@ -65,10 +65,10 @@ def _beside(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 # The first that reads a path is taken.
 LAYOUTS = (
-    Layout("a .tsv of VinVL or of bottom-up attention", _is_table, TsvRegions),
+    Layout("a .tsv of VinVL or of bottom-up attention", _is_table, open_tsv),
     Layout("a folder with one", _has_table, _open_table, _labels_in),
-    Layout("a folder of .npz or .npy files", _is_folder, FolderRegions),
-    Layout("a folder of SCAN's arrays", is_precomp, PrecompRegions),
+    Layout("a folder of .npz or .npy files", _is_folder, open_folder),
+    Layout("a folder of SCAN's arrays", is_precomp, open_arrays),
 )
 KNOWN_REGIONS = f"{', '.join(each.name for each in LAYOUTS[:-1])}, or {LAYOUTS[-1].name}"
 

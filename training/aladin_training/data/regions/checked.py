@@ -10,11 +10,11 @@ import numpy as np
 from aladin_network.errors import DataError, RegionError, brief
 from aladin_network.photos.regions import GEOMETRY, RegionSet
 from aladin_training.data.fields import Place
-from aladin_training.data.regions.labels import RegionLabels
 from aladin_training.data.regions.store import (
     DetectedObjects,
     FloatArray,
     RawRegions,
+    RegionLabels,
     RegionLayout,
     RegionStore,
     joint_fingerprint,
@@ -38,8 +38,7 @@ class CheckedRegions:
         self.path = layout.path
         self._layout = layout
         self._labels = labels
-        keys = layout.keys()
-        self._keys = [key for key in keys if labels is None or key in labels]
+        self._keys = [key for key in layout.keys if labels is None or key in labels.keys]
         if not self._keys:
             raise _nothing(layout, labels)
         self.fingerprint = joint_fingerprint(
@@ -52,7 +51,7 @@ class CheckedRegions:
 
     def __contains__(self, key: object) -> bool:
         """Tell whether a photo's regions exist, with their labels if these are in another file."""
-        return key in self._layout and (self._labels is None or key in self._labels)
+        return key in self._layout.keys and (self._labels is None or key in self._labels.keys)
 
     def __len__(self) -> int:
         """Return the number of photos."""
@@ -152,7 +151,7 @@ def _last_boxes(vectors: FloatArray) -> FloatArray | None:
 
 
 def _nothing(layout: RegionLayout, labels: RegionLabels | None) -> DataError:
-    first = next(iter(layout.keys()), None)
+    first = next(iter(layout.keys), None)
     if first is None or labels is None:
         return DataError(layout.path, None, "holds no photo's regions")
     return DataError(

@@ -7,18 +7,18 @@ JSON or one JSON object.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
 from aladin_network.errors import DataError, brief
-from aladin_training.data.fields import Place, parse_json
+from aladin_training.data.fields import Place, parse_json, readable
 from aladin_training.data.regions.line_file import LineFile
 from aladin_training.data.regions.store import (
     DetectedObjects,
     FloatArray,
+    RegionLabels,
     file_fingerprint,
     parse_count,
 )
@@ -102,26 +102,6 @@ def _shown(value: object) -> str:
     return repr(value)[:40]
 
 
-class RegionLabels(Protocol):
-    """The objects of many photos; `read` may be called by several threads at once.
-
-    Attributes:
-        path: Path, named in errors.
-        fingerprint: Digest of the content, see `RegionStore`.
-    """
-
-    path: Path
-    fingerprint: str
-
-    def __contains__(self, key: object) -> bool:
-        """Tell whether a photo's labels exist."""
-        ...
-
-    def read(self, key: str) -> DetectedObjects:
-        """Read the labels of a photo that exists."""
-        ...
-
-
 def open_labels(path: Path) -> RegionLabels:
     """Open labels: a table of ``id  JSON``, or a ``.json`` of one object with the ids as keys.
 
@@ -129,54 +109,37 @@ def open_labels(path: Path) -> RegionLabels:
     value of a photo is described by `parse_objects`.
     """
     if path.suffix.lower() == ".tsv":
-        return TableOfLabels(path)
+        return _open_table(path)
     if path.suffix.lower() == ".json":
-        return JsonLabels(path)
+        return _open_object(path)
     raise DataError(path, None, "expected labels of regions as .tsv or .json")
 
 
-class TableOfLabels:
-    """One photo on each line: its id, a tab and JSON; see `RegionLabels`."""
+def _open_table(path: Path) -> RegionLabels:
+    """Open a table with one photo on each line: its id, a tab and JSON."""
+    lines = LineFile(path)
 
-    def __init__(self, path: Path) -> None:
-        """Find the photos."""
-        self.path = path
-        self._lines = LineFile(path)
-        self.fingerprint = file_fingerprint(path)
-
-    def __contains__(self, key: object) -> bool:
-        """Tell whether a photo has a line."""
-        return key in self._lines
-
-    def read(self, key: str) -> DetectedObjects:
-        """Read the line of a photo."""
-        place, cells = self._lines.place(key), self._lines.read(key)
+    def read(key: str) -> DetectedObjects:
+        place, cells = lines.place(key), lines.read(key)
         if len(cells) != 2:
             raise place.error(f"expected an id and JSON, found {len(cells)} columns")
         return parse_objects(parse_json(cells[1], place), place)
 
+    return RegionLabels(path, file_fingerprint(path), lines.keys, read)
 
-class JsonLabels:
-    """One JSON object, held in memory; see `RegionLabels`."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the file."""
-        self.path = path
-        try:
+def _open_object(path: Path) -> RegionLabels:
+    """Open one JSON object, held in memory."""
+    try:
+        with readable(path):
             data: object = json.loads(path.read_bytes())
-        except OSError as error:
-            raise DataError(path, None, error.strerror or "cannot be read") from error
-        except (ValueError, RecursionError) as error:
-            raise DataError(path, None, f"not JSON ({error})") from None
-        if not isinstance(data, dict):
-            raise DataError(path, None, "expected a JSON object with the ids of photos as keys")
-        self._photos = cast(Mapping[str, Any], data)
-        self.fingerprint = file_fingerprint(path)
+    except (ValueError, RecursionError) as error:
+        raise DataError(path, None, f"not JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise DataError(path, None, "expected a JSON object with the ids of photos as keys")
+    photos = cast(dict[str, Any], data)
 
-    def __contains__(self, key: object) -> bool:
-        """Tell whether a photo is a key."""
-        return key in self._photos
+    def read(key: str) -> DetectedObjects:
+        return parse_objects(photos[key], Place(path, part=f"photo {brief(key)}"))
 
-    def read(self, key: str) -> DetectedObjects:
-        """Parse a photo's value."""
-        return parse_objects(self._photos[key], Place(self.path, part=f"photo {brief(key)}"))
+    return RegionLabels(path, file_fingerprint(path), photos.keys(), read)

@@ -8,7 +8,7 @@ the whole file is read once.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aladin_network.errors import DataError
-from aladin_training.data.fields import Place
+from aladin_training.data.fields import Place, readable
 
 _MAX_KEY_BYTES = 1024
 # A hundred regions of 2,054 numbers are 1.1 MB of base64; a longer line is no line of regions.
@@ -32,33 +32,23 @@ class LineFile:
         self._rows: dict[str, int] = {}
         lineidx = path.with_suffix(".lineidx")
         starts: list[int] = []
-        try:
-            with path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if lineidx.is_file():
-                    starts = _read_lineidx(lineidx, path, file, size)
-                    found = _keys_at(path, file, starts)
-                else:
-                    found = _scan(path, file, starts)
-                for key in found:
-                    self._add(key)
-        except OSError as error:
-            raise DataError(path, None, error.strerror or "cannot be read") from error
+        with readable(path), path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if lineidx.is_file():
+                starts = _read_lineidx(lineidx, path, file, size)
+                found = _keys_at(path, file, starts)
+            else:
+                found = _scan(path, file, starts)
+            for key in found:
+                self._add(key)
         if not self._rows:
             raise DataError(path, None, "is empty")
         self._bounds: npt.NDArray[np.int64] = np.array([*starts, size], dtype=np.int64)
 
-    def __len__(self) -> int:
-        """Return the number of lines."""
-        return len(self._rows)
-
-    def __contains__(self, key: object) -> bool:
-        """Tell whether a line begins with this key."""
-        return key in self._rows
-
-    def keys(self) -> Iterator[str]:
-        """Return the keys in the order of the lines."""
-        return iter(self._rows)
+    @property
+    def keys(self) -> Collection[str]:
+        """The keys in the order of the lines."""
+        return self._rows.keys()
 
     def place(self, key: str) -> Place:
         """Return where a key's line is, for errors."""

@@ -11,10 +11,11 @@ import binascii
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ from aladin_network.errors import RegionError
 from aladin_network.photos.regions import RegionSet
 from aladin_training.data.fields import Place
 from aladin_training.data.records import Record
+
+T = TypeVar("T")
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -95,28 +98,26 @@ class RawRegions(NamedTuple):
     detector: str | None = None
 
 
-class RegionLayout(Protocol):
-    """A file format of regions: finds photos and parses their numbers.
+@dataclass(frozen=True)
+class KeyedSource(Generic[T]):
+    """What a file or folder says of each photo; `read` may be called by several threads at once.
 
     Attributes:
-        path: Path of the file or folder.
+        path: Path, named in errors.
         fingerprint: Digest of the content, see `RegionStore`.
+        keys: Names of the photos, in the order of the source.
+        read: Reads one photo that is among the keys; nothing else is read.
     """
 
     path: Path
     fingerprint: str
+    keys: Collection[str]
+    read: Callable[[str], T]
 
-    def keys(self) -> Iterable[str]:
-        """Return the name of each photo, in the order of the source."""
-        ...
 
-    def __contains__(self, key: object) -> bool:
-        """Tell whether a photo exists."""
-        ...
-
-    def read(self, key: str) -> RawRegions:
-        """Read one photo that exists."""
-        ...
+# A file format of regions, and labels of regions in a file of their own.
+RegionLayout = KeyedSource[RawRegions]
+RegionLabels = KeyedSource[DetectedObjects]
 
 
 def decode_floats(text: str | bytes, rows: int, name: str, place: Place) -> FloatArray:

@@ -16,7 +16,7 @@ Features are base64 of float32; so are the boxes of bottom-up attention. All box
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from aladin_training.data.regions.store import (
     DetectedObjects,
     FloatArray,
     RawRegions,
+    RegionLayout,
     decode_floats,
     file_fingerprint,
     parse_count,
@@ -108,34 +109,21 @@ _LAYOUTS: Mapping[int, Callable[[list[bytes], Place], RawRegions]] = {
 }
 
 
-class TsvRegions:
-    """One table; see `RegionLayout`."""
+def open_tsv(path: Path) -> RegionLayout:
+    """Open one table."""
+    lines = LineFile(path)
+    first = next(iter(lines.keys))
+    columns = len(lines.read(first))
+    if columns not in _LAYOUTS:
+        known = ", ".join(map(str, _LAYOUTS))
+        raise lines.place(first).error(
+            f"expected a table of regions with {known} columns, found {columns}"
+        )
 
-    def __init__(self, path: Path) -> None:
-        """Find the photos of a table."""
-        self.path = path
-        self._lines = LineFile(path)
-        first = next(self._lines.keys())
-        self._columns = len(self._lines.read(first))
-        if self._columns not in _LAYOUTS:
-            known = ", ".join(map(str, _LAYOUTS))
-            raise self._lines.place(first).error(
-                f"expected a table of regions with {known} columns, found {self._columns}"
-            )
-        self.fingerprint = file_fingerprint(path)
+    def read(key: str) -> RawRegions:
+        place, cells = lines.place(key), lines.read(key)
+        if len(cells) != columns:
+            raise place.error(f"expected {columns} columns, as on line 1, found {len(cells)}")
+        return _LAYOUTS[columns](cells, place)
 
-    def keys(self) -> Iterator[str]:
-        """Return the ids of the photos."""
-        return self._lines.keys()
-
-    def __contains__(self, key: object) -> bool:
-        """Tell whether a photo exists."""
-        return key in self._lines
-
-    def read(self, key: str) -> RawRegions:
-        """Read the line of one photo."""
-        place, cells = self._lines.place(key), self._lines.read(key)
-        if len(cells) != self._columns:
-            reason = f"expected {self._columns} columns, as on line 1, found {len(cells)}"
-            raise place.error(reason)
-        return _LAYOUTS[self._columns](cells, place)
+    return RegionLayout(path, file_fingerprint(path), lines.keys, read)
