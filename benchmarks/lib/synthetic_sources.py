@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from aladin_index.ann.corrected import without_biases
+from aladin_index.ann.hub_correction import without_biases
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.format.npy import write_npy

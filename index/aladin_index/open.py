@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aladin_index.changes.writer import ChangesWriter, ItemWriter
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.engines.client import EngineClient, EngineOptions
+from aladin_index.engines.milvus import EngineClient, EngineOptions
 from aladin_index.format.layout import (
     ENGINE_FILE,
     MODEL,

@@ -256,7 +256,7 @@ class ServiceSettings(BaseSettings):
     @property
     def engine_options(self) -> EngineOptions:
         """Connection options of a vector database."""
-        from aladin_index.engines.client import EngineOptions
+        from aladin_index.engines.milvus import EngineOptions
 
         return EngineOptions(
             url=self.engine_url,

@@ -13,7 +13,7 @@ import pytest
 
 import aladin_search
 from aladin_index.building.builder import build_index
-from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.milvus import EngineOptions
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.layout import EngineLocation
 from aladin_index.open import connect as open_client

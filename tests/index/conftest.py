@@ -35,7 +35,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
-from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_network.types import NullProgress, TokenDtype
 from tests.index.corrections import correction_of
@@ -255,7 +255,7 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
         **collections: ItemBatch,
     ) -> int:
         with only_builder(root):
-            model = describe_model(tiny_checkpoint, load_checkpoint(tiny_checkpoint).model_id)
+            model = describe_model(tiny_checkpoint, read_model_id(tiny_checkpoint))
             install_model(root, tiny_checkpoint, model)
             sources: dict[Any, CollectionSource] = {}
             for target, new in collections.items():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.milvus import EngineOptions
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.format.layout import EngineLocation, write_location
 from aladin_index.generations.reader import SearchIndex

@@ -16,8 +16,8 @@ import httpx
 from fastapi import FastAPI
 
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery, FoundItem
 from aladin_index.engines.guard import OnCall, ignore_call
+from aladin_index.engines.milvus import EngineClient, EngineOptions, EngineQuery, FoundItem
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.layout import EngineLocation
 from aladin_network.errors import EngineUnavailableError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.milvus import EngineOptions
 from aladin_network.errors import ConfigError
 from aladin_service.settings import ServiceSettings, read_settings
 

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex, build_ann, check_factory
-from aladin_index.ann.corrected import query_vectors, without_biases
 from aladin_index.ann.file import write_ann
+from aladin_index.ann.hub_correction import query_vectors, without_biases
 from aladin_index.ann.search_width import choose_search_width, sample_queries
 from aladin_index.format.layout import ANN, EMBEDDINGS
 from aladin_index.format.manifest import AnnEntry

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aladin_index.ann.corrected import open_correction
 from aladin_index.ann.first_stage_build import check_first_stages
+from aladin_index.ann.hub_correction import open_correction
 from aladin_index.building.catalogue import Catalogue, collection_source, listed
 from aladin_index.building.resume import (
     BuildPlan,

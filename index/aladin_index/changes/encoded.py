@@ -25,7 +25,7 @@ class ItemBatch(Generic[TokensT]):
     Attributes:
         items: Items; the writer numbers their rows, regardless of the rows given.
         embeddings: (items, d_match) float32, L2-normalised; or, for a generation, the vectors of a
-            corrected collection, see `aladin_index.ann.corrected`.
+            corrected collection, see `aladin_index.ann.hub_correction`.
         tokens: Tokens of all items, one item's after the other's: (tokens, d_align) float32 as the
             network gave them, or packed by the collection's codec.
         lengths: (items,) int64, number of tokens of each item.

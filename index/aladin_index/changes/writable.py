@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.ann.corrected import corrected_vectors, open_correction
+from aladin_index.ann.hub_correction import corrected_vectors, open_correction
 from aladin_index.changes.database import (
     FILE_STATES,
     changes_database,

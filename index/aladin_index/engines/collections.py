@@ -1,32 +1,20 @@
-"""Collections of Milvus: created, indexed, loaded and dropped; storage of records.
-
-A generation's record is cut into texts, one per row, which are written in one request. Each row
-has the number of rows and the digest of the whole record, so that a reader detects a record that
-is just being replaced, and reads it again.
-"""
+"""Collections of Milvus: created, indexed and loaded."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aladin_index.engines.connection import ENGINE, ONCE, Connection
 from aladin_index.engines.index_kinds import INDEXED_ROWS
-from aladin_index.engines.rows import KEY, MAX_TEXT_BYTES
+from aladin_index.engines.rows import KEY
 from aladin_network.errors import EngineError
 
 # A collection of a billion items takes hours to index; after this time it is an error.
 _INDEX_S, _LOAD_S, _FLUSH_S = 24 * 3600.0, 3600.0, 600.0
 # A digest, as `aladin_index.engines.rows.key_of` returns them.
 _KEY_LETTERS = 64
-
-# Maximum size of one request.
-_MOST_TEXTS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,74 +124,3 @@ def _typed(types: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: types[value] if name == "element_type" else value for name, value in options.items()
     }
-
-
-_TEXT, _COUNT, _DIGEST, _UNUSED = "text", "texts", "digest", "unused"
-_TRIES, _WAIT_S = 5, 0.2
-_SHAPE = CollectionShape(
-    fields={
-        _TEXT: ("VARCHAR", {"max_length": MAX_TEXT_BYTES}),
-        _COUNT: ("INT64", {}),
-        _DIGEST: ("VARCHAR", {"max_length": 64}),
-        # Milvus requires a vector field.
-        _UNUSED: ("FLOAT_VECTOR", {"dim": 2}),
-    },
-    vector=_UNUSED,
-    index="FLAT",
-    index_params={},
-    shards=1,
-)
-
-
-def write_record(connection: Connection, collection: str, record: Mapping[str, bytes]) -> None:
-    """Store a record, replacing the previous one."""
-    whole = json.dumps(
-        {name: base64.b64encode(piece).decode("ascii") for name, piece in record.items()}
-    )
-    texts = [whole[at : at + MAX_TEXT_BYTES] for at in range(0, len(whole), MAX_TEXT_BYTES)]
-    if len(texts) > _MOST_TEXTS:
-        most = _MOST_TEXTS * MAX_TEXT_BYTES
-        raise EngineError(ENGINE, f"a record of {len(whole)} letters, {most} are the most")
-    digest = hashlib.sha256(whole.encode("ascii")).hexdigest()
-    rows = [
-        {
-            KEY: f"{place:08d}",
-            _TEXT: text,
-            _COUNT: len(texts),
-            _DIGEST: digest,
-            _UNUSED: [0.0, 0.0],
-        }
-        for place, text in enumerate(texts)
-    ]
-    create_collection(connection, collection, _SHAPE)
-    connection.call(lambda client: client.upsert(collection, rows, **ONCE))
-
-
-def read_record(connection: Connection, collection: str) -> dict[str, bytes] | None:
-    """Return a record, or None if there is none."""
-    if not connection.call(lambda client: client.has_collection(collection, **ONCE)):
-        return None
-
-    def rows(client: Any) -> list[dict[str, Any]]:
-        return list(
-            client.query(
-                collection,
-                filter=f'{KEY} >= ""',
-                output_fields=[KEY, _TEXT, _COUNT, _DIGEST],
-                limit=_MOST_TEXTS,
-                consistency_level="Strong",
-                **ONCE,
-            )
-        )
-
-    for _ in range(_TRIES):
-        found = sorted(connection.call(rows), key=lambda row: row[KEY])
-        if not found:
-            return None
-        # A longer previous record may have left rows behind.
-        parts = found[: found[0][_COUNT]]
-        whole = "".join(row[_TEXT] for row in parts)
-        if hashlib.sha256(whole.encode("ascii")).hexdigest() == found[0][_DIGEST]:
-            return {name: base64.b64decode(text) for name, text in json.loads(whole).items()}
-        time.sleep(_WAIT_S)
-    raise EngineError(ENGINE, f"the record in {collection} is incomplete")

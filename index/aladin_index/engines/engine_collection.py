@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from aladin_index.engines.client import EngineClient, EngineQuery, FoundItem
+from aladin_index.engines.milvus import EngineClient, EngineQuery, FoundItem
 from aladin_index.engines.rows import EngineItem, is_unicode
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.field_tables import FieldValues

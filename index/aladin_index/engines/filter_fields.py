@@ -23,8 +23,23 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from aladin_index.items.filters import Bound, Comparison, Equal, Exists, Scalar, field_scalars
+from aladin_index.items.filters import (
+    And,
+    Bound,
+    Comparison,
+    Equal,
+    Exists,
+    Filter,
+    Not,
+    Or,
+    Range,
+    Scalar,
+    field_scalars,
+)
 from aladin_network.errors import InputError, brief
+
+TERMS, EXTENTS = "terms", "extents"
+_ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}
 
 # The length of terms is limited: that of a longer text has its digest.
 MAX_TERM_BYTES = 256
@@ -103,6 +118,28 @@ def limit_of(field: str, bound: Bound) -> Limit:
             "beginnings"
         )
     return Limit(name, sign, text)
+
+
+def expression(filter: Filter) -> str:
+    """Write a filter as an expression of Milvus."""
+    if isinstance(filter, Not):
+        return f"not ({expression(filter.part)})"
+    if isinstance(filter, And):
+        return " and ".join(f"({expression(part)})" for part in filter.parts)
+    if isinstance(filter, Or):
+        return " or ".join(f"({expression(part)})" for part in filter.parts)
+    if isinstance(filter, Range):
+        limits = [limit_of(filter.field, bound) for bound in filter.bounds]
+        return " and ".join(
+            f'({EXTENTS}["{limit.name}"] {limit.sign} {quoted(limit.text)})' for limit in limits
+        )
+    wanted = ", ".join(quoted(term) for term in terms_of(filter))
+    return f"array_contains_any({TERMS}, [{wanted}])"
+
+
+def quoted(text: str) -> str:
+    """Write a text as a literal; characters that are not printable are escaped."""
+    return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'
 
 
 def field_key(field: str) -> str:

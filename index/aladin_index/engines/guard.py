@@ -18,7 +18,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
-from aladin_index.engines.client import EngineClient
+from aladin_index.engines.connection import ENGINE
+from aladin_index.engines.milvus import EngineClient
 from aladin_network.errors import EngineError, EngineUnavailableError
 
 _LOG = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Circuit:
         """Return the error that rejects a call, or None if calls are permitted."""
         why = self._open
         # A new one each time: an error raised by many threads would collect all their tracebacks.
-        return None if why is None else EngineUnavailableError(why.engine, why.reason)
+        return None if why is None else EngineUnavailableError(ENGINE, why.reason)
 
     def check(self) -> None:
         """Raise EngineUnavailableError if calls are rejected."""

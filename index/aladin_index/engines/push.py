@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.search_width import ChosenSearchWidth, choose, is_saturated, sample_queries
-from aladin_index.engines.client import EngineClient, EngineQuery
 from aladin_index.engines.connection import ENGINE
+from aladin_index.engines.milvus import EngineClient, EngineQuery
 from aladin_index.engines.record import CHANGED, SOURCE, GenerationRecord, is_whole, read_generation
 from aladin_index.engines.rows import CollectionSchema, EngineItem
 from aladin_index.format.disk import lock_file

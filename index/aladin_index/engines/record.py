@@ -1,33 +1,43 @@
-"""A generation in a vector database: record, items and tokens as bytes and text.
+"""The record of a generation in Milvus: its manifest and the codebooks of its tokens.
 
-The record is a set of small named byte strings: the manifest, and the codebooks of the tokens.
+A record is a set of small named byte strings. It is cut into texts, one per row of a collection,
+which are written in one request. Each row has the number of rows and the digest of the whole
+record, so that a reader detects a record that is just being replaced, and reads it again.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.engines.client import EngineClient
-from aladin_index.engines.connection import ENGINE
+from aladin_index.engines.collections import CollectionShape, create_collection
+from aladin_index.engines.connection import ENGINE, ONCE, Connection
+from aladin_index.engines.rows import KEY, MAX_TEXT_BYTES
 from aladin_index.format.manifest import SCHEMA_VERSION, Manifest
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import (
     ConfigError,
+    EngineError,
     IndexCorruptError,
     IndexMismatchError,
     IndexNotReadyError,
 )
 from aladin_network.types import Target
+
+if TYPE_CHECKING:
+    from aladin_index.engines.milvus import EngineClient
 
 # Names of the pieces; the first one marks a generation as complete.
 MANIFEST, SOURCE, CHANGED = "manifest.json", "source.json", "changed"
@@ -124,6 +134,79 @@ def _array(pieces: Mapping[str, bytes], name: str) -> NDArray[np.float32] | None
         return None
     array: NDArray[Any] = np.load(io.BytesIO(pieces[name]), allow_pickle=False)
     return array.astype(np.float32)
+
+
+_TEXT, _COUNT, _DIGEST, _UNUSED = "text", "texts", "digest", "unused"
+_TRIES, _WAIT_S = 5, 0.2
+# Maximum size of one request.
+_MOST_TEXTS = 500
+_ROWS = CollectionShape(
+    fields={
+        _TEXT: ("VARCHAR", {"max_length": MAX_TEXT_BYTES}),
+        _COUNT: ("INT64", {}),
+        _DIGEST: ("VARCHAR", {"max_length": 64}),
+        # Milvus requires a vector field.
+        _UNUSED: ("FLOAT_VECTOR", {"dim": 2}),
+    },
+    vector=_UNUSED,
+    index="FLAT",
+    index_params={},
+    shards=1,
+)
+
+
+def write_record(connection: Connection, collection: str, record: Mapping[str, bytes]) -> None:
+    """Store a record, replacing the previous one."""
+    whole = json.dumps(
+        {name: base64.b64encode(piece).decode("ascii") for name, piece in record.items()}
+    )
+    texts = [whole[at : at + MAX_TEXT_BYTES] for at in range(0, len(whole), MAX_TEXT_BYTES)]
+    if len(texts) > _MOST_TEXTS:
+        most = _MOST_TEXTS * MAX_TEXT_BYTES
+        raise EngineError(ENGINE, f"a record of {len(whole)} letters, {most} are the most")
+    digest = hashlib.sha256(whole.encode("ascii")).hexdigest()
+    rows = [
+        {
+            KEY: f"{place:08d}",
+            _TEXT: text,
+            _COUNT: len(texts),
+            _DIGEST: digest,
+            _UNUSED: [0.0, 0.0],
+        }
+        for place, text in enumerate(texts)
+    ]
+    create_collection(connection, collection, _ROWS)
+    connection.call(lambda client: client.upsert(collection, rows, **ONCE))
+
+
+def read_record(connection: Connection, collection: str) -> dict[str, bytes] | None:
+    """Return a record, or None if there is none."""
+    if not connection.call(lambda client: client.has_collection(collection, **ONCE)):
+        return None
+
+    def rows(client: Any) -> list[dict[str, Any]]:
+        return list(
+            client.query(
+                collection,
+                filter=f'{KEY} >= ""',
+                output_fields=[KEY, _TEXT, _COUNT, _DIGEST],
+                limit=_MOST_TEXTS,
+                consistency_level="Strong",
+                **ONCE,
+            )
+        )
+
+    for _ in range(_TRIES):
+        found = sorted(connection.call(rows), key=lambda row: row[KEY])
+        if not found:
+            return None
+        # A longer previous record may have left rows behind.
+        parts = found[: found[0][_COUNT]]
+        whole = "".join(row[_TEXT] for row in parts)
+        if hashlib.sha256(whole.encode("ascii")).hexdigest() == found[0][_DIGEST]:
+            return {name: base64.b64decode(text) for name, text in json.loads(whole).items()}
+        time.sleep(_WAIT_S)
+    raise EngineError(ENGINE, f"the record in {collection} is incomplete")
 
 
 def require_live(client: EngineClient, path: Path) -> int:

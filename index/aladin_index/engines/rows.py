@@ -1,4 +1,4 @@
-"""Items as rows of a Milvus collection, filters over these rows, and batches of rows.
+"""Items as rows of a Milvus collection, in batches.
 
 A row's key is a digest of the item's id, so that ids may be of any length and contain anything.
 The supported releases of Milvus have no field type for bytes: tokens are stored as base64 in as
@@ -18,17 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.engines.filter_fields import filter_fields, limit_of, terms_of
+from aladin_index.engines.filter_fields import EXTENTS, TERMS, filter_fields
 from aladin_index.facts import EncodedEntry
-from aladin_index.items.filters import And, Filter, Not, Or, Range
 from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import CODED, PackedTokens, TokenCodec
 from aladin_network.errors import EngineError, IndexCorruptError, InputError, ShapeError, brief
 from aladin_network.types import TokenDtype
-
-TERMS, EXTENTS = "terms", "extents"
-
-_ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}
 
 # Items added later may have more tokens than any item in the generation.
 _ROOM = 2
@@ -41,28 +36,6 @@ _BATCH_BYTES = 4 * 2**20
 _BATCH_ROWS = 2000
 # Keys in one condition: 35 characters each.
 _KEYS_AT_A_TIME = 1000
-
-
-def expression(filter: Filter) -> str:
-    """Write a filter as an expression of Milvus."""
-    if isinstance(filter, Not):
-        return f"not ({expression(filter.part)})"
-    if isinstance(filter, And):
-        return " and ".join(f"({expression(part)})" for part in filter.parts)
-    if isinstance(filter, Or):
-        return " or ".join(f"({expression(part)})" for part in filter.parts)
-    if isinstance(filter, Range):
-        limits = [limit_of(filter.field, bound) for bound in filter.bounds]
-        return " and ".join(
-            f'({EXTENTS}["{limit.name}"] {limit.sign} {quoted(limit.text)})' for limit in limits
-        )
-    wanted = ", ".join(quoted(term) for term in terms_of(filter))
-    return f"array_contains_any({TERMS}, [{wanted}])"
-
-
-def quoted(text: str) -> str:
-    """Write a text as a literal; characters that are not printable are escaped."""
-    return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'
 
 
 KEY, MATCH, ITEM = "key", "match", "item"

@@ -118,7 +118,7 @@ class CollectionEntry(CollectionForm):
         filter_fields: Metadata fields with an index for filters, or None for all fields.
         bounds: Short tokens of the alignment's bounds, or None if they are computed in memory.
         corrected: Whether the vectors have the biases of the index's hubness correction, see
-            `aladin_index.ann.corrected`.
+            `aladin_index.ann.hub_correction`.
     """
 
     filter_fields: list[str] | None = None

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aladin_index.ann.corrected import corrected_vectors
+from aladin_index.ann.hub_correction import corrected_vectors
 from aladin_index.changes.encoded import PackedBatch
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, SKIPPED
 from aladin_index.format.manifest import BIASES, CollectionEntry, Tuning

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aladin_index.ann.corrected import without_biases
 from aladin_index.ann.first_stage_build import check_first_stages
+from aladin_index.ann.hub_correction import without_biases
 from aladin_index.changes.encoded import PackedBatch
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import NEW_CATALOGUE, generation_folder

@@ -14,8 +14,8 @@ from types import TracebackType
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.corrected import open_correction
 from aladin_index.ann.first_stage import first_stages
+from aladin_index.ann.hub_correction import open_correction
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.corrected import without_biases
 from aladin_index.ann.exact_search import largest
 from aladin_index.ann.first_stage import retrieve
+from aladin_index.ann.hub_correction import without_biases
 from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.order import ordered_page
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.corrected import query_vectors
+from aladin_index.ann.hub_correction import query_vectors
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.manifest import (

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.corrected import query_vectors, stored_biases
 from aladin_index.ann.exact_search import exact_search, merge_orders
 from aladin_index.ann.first_stage import FirstStage
+from aladin_index.ann.hub_correction import query_vectors, stored_biases
 from aladin_index.changes.reader import CollectionChanges, LiveItems
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.field_tables import FieldValues

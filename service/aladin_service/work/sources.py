@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from aladin_index.changes.writer import ChangesWriter, ItemWriter
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
 from aladin_index.engines.guard import Circuit, OnCall, guarded, ignore_call
+from aladin_index.engines.milvus import EngineClient, EngineOptions, EngineQuery
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.format.layout import (
     CURRENT,

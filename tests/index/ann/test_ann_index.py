@@ -5,8 +5,6 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional as F
 
 from aladin_index import ann
 from aladin_index.ann.ann_index import AnnIndex, build_ann, check_factory
@@ -15,13 +13,8 @@ from aladin_index.ann.file import write_ann
 from aladin_index.items.selection import Selection
 from aladin_network.errors import ConfigError, IndexCorruptError
 from aladin_network.types import NullProgress
-
-
-def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
-    """Random directions, float32."""
-    generator = torch.Generator().manual_seed(seed)
-    return F.normalize(torch.randn(count, dim, generator=generator), dim=1).numpy()
-
+from tests.index.progress import CountedProgress
+from tests.index.vectors import unit_vectors
 
 COUNT, DIM = 2000, 16
 VECTORS = unit_vectors(COUNT, DIM)
@@ -84,7 +77,7 @@ def test_vectors_of_different_lengths_are_in_the_list_of_the_nearest_centroid(fa
         ("PCA8,IVF64,Flat", "needs at least 64 vectors, there are 50"),
     ],
 )
-def test_what_cannot_be_built_is_refused_before_any_work(factory: str, message: str) -> None:
+def test_impossible_factories_are_refused_before_any_work(factory: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_factory(factory, DIM, 50)
 
@@ -149,19 +142,9 @@ def test_a_damaged_file_is_named(built: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_progress_counts_the_vectors() -> None:
-    class Recorder(NullProgress):
-        total, done = 0, 0
-
-        def start(self, total: int | None, unit: str) -> None:
-            assert unit == "vectors"
-            self.total = total or 0
-
-        def advance(self, count: int = 1) -> None:
-            self.done += count
-
-    progress = Recorder()
+    progress = CountedProgress()
     build_ann("Flat", unit_vectors(25_000, 4), progress)
-    assert progress.total == progress.done == 25_000
+    assert progress.pieces == [("vectors", 25_000, 25_000)]
 
 
 def test_torch_is_imported_before_faiss_and_in_one_place() -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional as F
 
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann
@@ -17,9 +15,10 @@ from aladin_index.ann.first_stage import retrieve
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import NullProgress
 from tests.index.ann.open_and_search import fates
+from tests.index.vectors import unit_vectors
 
 COUNT, DIM = 3000, 16
-VECTORS = F.normalize(torch.randn(COUNT, DIM, generator=torch.Generator().manual_seed(0))).numpy()
+VECTORS = unit_vectors(COUNT, DIM)
 FAST_SCAN = "IVF16,PQ16x4fs"
 # Each is read outside of memory where it is believed.
 WRONG_IDS = [COUNT, 2**40, 2**62, -2, -(2**62)]

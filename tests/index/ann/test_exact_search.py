@@ -1,17 +1,10 @@
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional as F
 
 import aladin_index.ann.exact_search
 from aladin_index.ann.exact_search import exact_search, largest
 from aladin_index.items.selection import Selection
-
-
-def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
-    """Random directions, float32."""
-    generator = torch.Generator().manual_seed(seed)
-    return F.normalize(torch.randn(count, dim, generator=generator), dim=1).numpy()
+from tests.index.vectors import unit_vectors
 
 
 @pytest.mark.parametrize("count", [1, 7, 100, 300])

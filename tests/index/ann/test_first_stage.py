@@ -1,19 +1,12 @@
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional as F
 
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.exact_search import exact_scores, exact_search
 from aladin_index.ann.first_stage import retrieve
 from aladin_index.items.selection import Selection
 from aladin_network.types import NullProgress
-
-
-def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
-    generator = torch.Generator().manual_seed(seed)
-    return F.normalize(torch.randn(count, dim, generator=generator), dim=1).numpy()
-
+from tests.index.vectors import unit_vectors
 
 VECTORS = unit_vectors(1500, 16)
 # Every vector three times: equal scores are the rule.
@@ -75,7 +68,7 @@ def test_vectors_are_read_ahead_at_first_and_while_they_come_from_a_disk(
 
 
 @pytest.mark.parametrize("factory", ["IVF8,Flat", "IVF8,PQ16x4fs"])
-def test_a_search_that_finds_too_few_is_made_up_for(factory: str) -> None:
+def test_an_ann_that_finds_too_few_is_completed_by_exact_search(factory: str) -> None:
     ann = AnnIndex(build_ann(factory, VECTORS, NullProgress()), 1, 2.0)
     allowed = Selection.of_mask(np.arange(1500) % 2 == 0)
     for query in QUERIES:

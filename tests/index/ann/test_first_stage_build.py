@@ -2,25 +2,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional as F
 
 import aladin_index.ann.first_stage_build
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.corrected import query_vectors
 from aladin_index.ann.exact_search import exact_search
-from aladin_index.ann.first_stage_build import build_first_stages, check_first_stages
+from aladin_index.ann.first_stage_build import (
+    ann_options,
+    build_first_stages,
+    check_first_stages,
+    factories_to_try,
+    fitting_factories,
+)
+from aladin_index.ann.hub_correction import query_vectors
 from aladin_index.format.npy import write_npy
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
+from tests.index.vectors import unit_vectors
 
 COUNT, DIM = 2000, 16
-
-
-def unit_vectors(count: int, seed: int) -> np.ndarray:
-    generator = torch.Generator().manual_seed(seed)
-    return F.normalize(torch.randn(count, DIM, generator=generator), dim=1).numpy()
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def generation(tmp_path: Path) -> Path:
     """A folder with the embeddings of 2,000 images and 300 texts."""
     for seed, (target, count) in enumerate((("images", COUNT), ("texts", 300))):
         (tmp_path / target).mkdir()
-        vectors = unit_vectors(count, seed)
+        vectors = unit_vectors(count, DIM, seed)
         write_npy(tmp_path / target / "embeddings.npy", np.float32, (count, DIM), [vectors])
     return tmp_path
 
@@ -43,6 +43,7 @@ def build(folder: Path, **settings: object) -> dict[str, object]:
 
 
 def try_in_turn(monkeypatch: pytest.MonkeyPatch, factories: list[str]) -> None:
+    monkeypatch.setattr(aladin_index.ann.first_stage_build, "_QUERIES", 40)
     monkeypatch.setattr(
         aladin_index.ann.first_stage_build, "factories_to_try", lambda *_: factories
     )
@@ -53,7 +54,7 @@ def test_the_entry_says_how_to_search_and_what_is_found(generation: Path) -> Non
     assert (entry.asked, entry.factory) == ("IVF16,PQ16x4fs", "IVF16,PQ16x4fs")
     assert (entry.recall_at, entry.recall_queries, entry.recall_wanted) == (20, 200, 0.99)
     ann = AnnIndex.open(generation / "images/ann.faiss", entry.search_width, entry.oversample)
-    vectors, queries = unit_vectors(COUNT, 0), unit_vectors(300, 1)
+    vectors, queries = unit_vectors(COUNT, DIM), unit_vectors(300, DIM, 1)
     shares = [
         np.isin(exact_search(vectors, query, 20)[0], ann.search(query, 20)).mean()
         for query in queries
@@ -66,7 +67,7 @@ def test_a_graph_finds_the_best_corrected_scores(generation: Path) -> None:
     """Against every corrected cosine, computed apart from the vectors."""
     # As of the captions of Flickr8k: the biases of alignment scores are the larger ones.
     biases = np.random.default_rng(2).normal(0, (0.02, 0.15), (COUNT, 2)).astype(np.float32)
-    vectors, texts = unit_vectors(COUNT, 0), unit_vectors(300, 1)
+    vectors, texts = unit_vectors(COUNT, DIM), unit_vectors(300, DIM, 1)
     shapes = {"images": (COUNT, DIM + 2), "texts": (300, DIM + 2)}
     for target, stored in (
         ("images", np.hstack([vectors, -biases])),
@@ -89,7 +90,7 @@ def test_a_graph_finds_the_best_corrected_scores(generation: Path) -> None:
     assert np.mean([np.isin(*pair) for pair in zip(plain, corrected, strict=True)]) < 0.95
 
 
-def test_what_finds_too_little_gives_way_to_the_next(
+def test_a_factory_that_finds_too_little_gives_way_to_the_next(
     generation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     try_in_turn(monkeypatch, ["IVF16,PQ2x4", "IVF16,Flat", "Flat"])
@@ -100,7 +101,7 @@ def test_what_finds_too_little_gives_way_to_the_next(
     assert opened.keeps_vectors
 
 
-def test_where_none_finds_enough_the_best_is_kept_and_the_entry_says_so(
+def test_if_no_factory_finds_enough_the_best_is_kept(
     generation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     try_in_turn(monkeypatch, ["IVF16,PQ2x4", "IVF16,PQ1x4"])
@@ -121,14 +122,93 @@ def test_the_memory_is_shared_by_the_size_of_the_vectors() -> None:
         )
 
 
-def test_what_cannot_be_built_is_refused_before_any_work() -> None:
+def test_impossible_factories_are_refused_before_any_work() -> None:
     with pytest.raises(ConfigError, match="needs at least 301 vectors, there are 300"):
         check_first_stages(SHAPES, BuildSettings(ann="IVF301,Flat"))
 
 
-def test_few_vectors_to_train_on_are_no_reason_to_print(
-    generation: Path, capfd: pytest.CaptureFixture[str]
+MILLION = 1_000_000
+
+
+def test_the_memory_of_each_kind_worked_by_hand() -> None:
+    # 1,024 lists of 256 float32 values each, and of a vector its codes and its 8 bytes of id.
+    centroids = 1024 * 256 * 4
+    assert [(each.factory, each.memory_bytes) for each in ann_options(MILLION, 256)] == [
+        ("IVF1024,PQ256x4fs", centroids + MILLION * (128 + 8)),
+        ("IVF1024,PQ128x4fs", centroids + MILLION * (64 + 8)),
+        ("IVF1024,PQ64x4fs", centroids + MILLION * (32 + 8)),
+        ("IVF1024,SQ8", centroids + MILLION * (256 + 8)),
+        ("Flat", MILLION * 1024),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "budget", "recall", "factory"),
+    [
+        (1, None, 0.99, "Flat"),
+        (50_000, None, 0.99, "Flat"),
+        (50_001, None, 0.99, "IVF256,PQ256x4fs"),
+        (MILLION, None, 0.99, "IVF1024,PQ256x4fs"),
+        (20 * MILLION, None, 0.99, "IVF4096,PQ256x4fs"),
+        (50_000, 51_200_000, 0.99, "Flat"),
+        (50_000, 51_199_999, 0.99, "IVF256,PQ256x4fs"),
+        (MILLION, 137_048_576, 0.99, "IVF1024,PQ256x4fs"),
+        (MILLION, 137_048_575, 0.99, "IVF1024,PQ128x4fs"),
+        (MILLION, 41_048_576, 0.9, "IVF1024,PQ64x4fs"),
+        (MILLION, None, 0.9995, "IVF1024,SQ8"),
+        (MILLION, None, 1.0, "Flat"),
+    ],
+)
+def test_the_fastest_that_fits_and_finds_enough_is_chosen(
+    count: int, budget: int | None, recall: float, factory: str
 ) -> None:
-    for factory in ("IVF64,PQ16x4fs", "PQ16x4fs", "RR16,IVF64,PQ8x4", "IVF64,SQ8"):
-        build(generation, ann=factory)
-    assert capfd.readouterr() == ("", "")
+    assert fitting_factories(count, 256, budget, recall)[0] == factory
+
+
+def test_each_factory_to_try_finds_more_than_the_one_before() -> None:
+    assert fitting_factories(MILLION, 256, None, 0.99) == [
+        "IVF1024,PQ256x4fs",
+        "IVF1024,SQ8",
+        "Flat",
+    ]
+    assert fitting_factories(MILLION, 256, 300_000_000, 0.99) == [
+        "IVF1024,PQ256x4fs",
+        "IVF1024,SQ8",
+    ]
+    assert fitting_factories(MILLION, 256, 100_000_000, 0.9) == ["IVF1024,PQ128x4fs"]
+
+
+@pytest.mark.parametrize(
+    ("count", "budget", "recall", "least"),
+    [
+        (MILLION, 73_048_575, 0.99, "73,048,576"),
+        (MILLION, 1_000_000_000, 1.0, "1,024,000,000"),
+        (999, 1, 0.5, "1,022,976"),  # too few to train anything on
+    ],
+)
+def test_a_budget_that_nothing_meets_names_the_least(
+    count: int, budget: int, recall: float, least: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"take at least {least} bytes, got {budget:,}"):
+        fitting_factories(count, 256, budget, recall)
+
+
+def test_codes_need_a_size_that_divides() -> None:
+    assert [each.factory for each in ann_options(MILLION, 6)] == [
+        "IVF1024,PQ6x4fs",
+        "IVF1024,SQ8",
+        "Flat",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ann", "factories"),
+    [
+        ("exact", ["Flat"]),
+        ("exact-align", ["Flat"]),
+        ("OPQ16,IVF64,PQ16", ["OPQ16,IVF64,PQ16"]),
+        ("auto", fitting_factories(MILLION, 256, None, 0.99)),
+    ],
+)
+def test_a_description_given_by_hand_is_taken(ann: str, factories: list[str]) -> None:
+    assert factories_to_try(ann, MILLION, 256, None, 0.99) == factories

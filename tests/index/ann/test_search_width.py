@@ -2,20 +2,18 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional as F
 
 from aladin_index.ann.ann_index import AnnIndex, build_ann
-from aladin_index.ann.search_width import ann_recall, choose_search_width, lowest_true_scores
+from aladin_index.ann.exact_search import exact_search
+from aladin_index.ann.search_width import (
+    ann_recall,
+    choose_search_width,
+    lowest_true_scores,
+    sample_queries,
+)
 from aladin_index.format.manifest import RecallPoint
 from aladin_network.types import NullProgress
-
-
-def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
-    """Random directions, float32."""
-    generator = torch.Generator().manual_seed(seed)
-    return F.normalize(torch.randn(count, dim, generator=generator), dim=1).numpy()
-
+from tests.index.vectors import unit_vectors
 
 VECTORS = unit_vectors(3000, 16)
 QUERIES = unit_vectors(60, 16, seed=1)
@@ -58,7 +56,7 @@ def test_the_narrowest_search_that_finds_enough_is_chosen(factory: str) -> None:
             assert recall_of(ann, point.search_width, 1.0) < point.recall
 
 
-def test_codes_that_say_little_are_made_up_for_by_asking_for_more() -> None:
+def test_coarse_codes_are_oversampled() -> None:
     ann = build("IVF16,PQ8x4fs")
     assert recall_of(ann, 16, 1.0) < 0.9
     chosen, _ = choose_search_width(ann, VECTORS, QUERIES, 10, 0.99)
@@ -66,7 +64,7 @@ def test_codes_that_say_little_are_made_up_for_by_asking_for_more() -> None:
     assert chosen.oversample > 1
 
 
-def test_where_nothing_finds_enough_more_work_without_gain_is_not_paid_for() -> None:
+def test_if_no_width_finds_enough_the_cheapest_of_the_best_is_chosen() -> None:
     chosen, curve = choose_search_width(build("IVF64,PQ2x4"), VECTORS, QUERIES, 10, 0.99)
     assert chosen.recall == pytest.approx(max(point.recall for point in curve), abs=0.0005)
     assert chosen.recall < 0.99
@@ -102,3 +100,54 @@ def test_the_exact_search_after_one_that_finds_too_few_is_not_timed(
 def test_the_same_is_measured_each_time() -> None:
     first = choose_search_width(build("IVF64,PQ16x4fs"), VECTORS, QUERIES, 10, 0.95)
     assert first == choose_search_width(build("IVF64,PQ16x4fs"), VECTORS, QUERIES, 10, 0.95)
+
+
+VECTORS = unit_vectors(3000, 16)
+QUERIES = unit_vectors(30, 16, seed=1)
+
+
+def test_the_lowest_true_score_is_that_of_exact_search() -> None:
+    lowest = lowest_true_scores(VECTORS, QUERIES, 25)
+    expected = [exact_search(VECTORS, query, 25)[1][-1] for query in QUERIES]
+    np.testing.assert_allclose(lowest, expected, rtol=1e-5)
+
+
+def test_recall_is_the_share_found() -> None:
+    # Two lists, one vector each of the four axes: a search of one list finds half of them.
+    vectors = np.repeat(np.eye(2, 4, dtype=np.float32), [3, 3], axis=0)
+    vectors += 0.01 * unit_vectors(6, 4)
+    ann = AnnIndex(build_ann("IVF2,Flat", vectors, NullProgress()), 1)
+    queries = np.float32([[1, 0.5, 0, 0]])
+    lowest = lowest_true_scores(vectors, queries, 3)
+    assert ann_recall(ann, vectors, queries, lowest, 3) == 1.0
+    # Of the lowest score of five nearest, a search for two can reach two of two.
+    assert ann_recall(ann, vectors, queries, lowest_true_scores(vectors, queries, 5), 2) == 1.0
+    # The nearest alone is as near as the nearest: one of three.
+    assert ann_recall(ann, vectors, queries, lowest_true_scores(vectors, queries, 1), 3) == 1 / 3
+
+
+def test_recall_counts_what_exact_search_would_have_found() -> None:
+    ann = AnnIndex(build_ann("IVF64,Flat", VECTORS, NullProgress()), 3)
+    shares = [
+        np.isin(ann.search(query, 10), exact_search(VECTORS, query, 10)[0]).mean()
+        for query in QUERIES
+    ]
+    lowest = lowest_true_scores(VECTORS, QUERIES, 10)
+    recall = ann_recall(ann, VECTORS, QUERIES, lowest, 10)
+    assert 0.3 < recall < 0.95
+    np.testing.assert_allclose(recall, np.mean(shares), atol=1e-9)
+
+
+def test_any_of_several_equal_items_counts_as_found() -> None:
+    vectors = np.repeat(unit_vectors(40, 8), 25, axis=0)  # every vector 25 times
+    ann = AnnIndex(build_ann("IVF8,PQ8x4fs", vectors, NullProgress()), 8, 4.0)
+    queries = unit_vectors(20, 8, seed=2)
+    lowest = lowest_true_scores(vectors, queries, 10)
+    assert ann_recall(ann, vectors, queries, lowest, 10) > 0.98
+
+
+def test_a_sample_is_the_same_each_time_and_has_no_row_twice() -> None:
+    sample = sample_queries(VECTORS, 100)
+    np.testing.assert_array_equal(sample, sample_queries(VECTORS, 100))
+    assert len(np.unique(sample, axis=0)) == 100
+    assert len(sample_queries(QUERIES, 100)) == 30

@@ -21,6 +21,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.tokens.maxsim import TokenAlignment
 from tests.index.devices.fake_faiss_card import FakeFaissCard
 from tests.index.searching import run_search
+from tests.index.vectors import unit_vectors
 
 MakeCollection = Callable[..., StoredCollection]
 # Nothing is put on it here: the library that stands for FAISS has the only card.
@@ -36,11 +37,6 @@ def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
 def warnings(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.WARNING, logger="index")
     return caplog
-
-
-def unit_vectors(count: int, dim: int = 16) -> np.ndarray:
-    vectors = np.random.default_rng(0).standard_normal((count, dim)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 @pytest.mark.usefixtures("no_card")

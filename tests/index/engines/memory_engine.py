@@ -6,8 +6,8 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aladin_index.engines.client import EngineFirstStage, EngineQuery, FoundItem
 from aladin_index.engines.filter_fields import FilterFields, filter_fields, limit_of, terms_of
+from aladin_index.engines.milvus import EngineFirstStage, EngineQuery, FoundItem
 from aladin_index.engines.rows import CollectionSchema, EngineItem
 from aladin_index.items.filters import And, Equal, Exists, Filter, Not, Or
 from aladin_network.errors import EngineError, EngineUnavailableError

@@ -1,4 +1,4 @@
-"""Calls that fail, without a server: what is tried again, and what an error is told as."""
+"""Connections without a server: retries, errors, consistency of reads, and trust in addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import pymilvus
 import pytest
 
 from aladin_index.engines import connection as milvus_connection
-from aladin_index.engines.connection import Connection
+from aladin_index.engines.connection import Connection, Consistency
+from aladin_index.engines.milvus import EngineOptions
+from aladin_index.format.layout import EngineLocation
+from aladin_index.open import connect
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
 
 
@@ -58,7 +61,7 @@ def failing(errors: list[Exception]) -> Callable[[Any], str]:
     return ask
 
 
-def test_it_connects_once_with_the_first_call(clients: list[dict[str, Any]]) -> None:
+def test_the_first_call_connects_and_later_ones_do_not(clients: list[dict[str, Any]]) -> None:
     asked = connection()
     assert clients == []
     assert [asked.call(failing([])) for _ in range(3)] == ["answer"] * 3
@@ -85,7 +88,7 @@ def test_it_connects_once_with_the_first_call(clients: list[dict[str, Any]]) -> 
     ids=str,
 )
 @pytest.mark.usefixtures("clients")
-def test_what_may_pass_is_tried_again(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_errors_are_retried(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(milvus_connection, "_FIRST_WAIT_S", 0.001)
     assert connection().call(failing([error] * 3)) == "answer"
     with pytest.raises(EngineUnavailableError):
@@ -104,7 +107,7 @@ def test_what_may_pass_is_tried_again(error: Exception, monkeypatch: pytest.Monk
     ids=str,
 )
 @pytest.mark.usefixtures("clients")
-def test_what_is_refused_is_not(error: pymilvus.MilvusException) -> None:
+def test_refused_calls_are_not_retried(error: pymilvus.MilvusException) -> None:
     errors: list[Exception] = [error] * 2
     with pytest.raises(EngineError, match=str(error.message)) as raised:
         connection().call(failing(errors))
@@ -113,7 +116,7 @@ def test_what_is_refused_is_not(error: pymilvus.MilvusException) -> None:
 
 
 @pytest.mark.usefixtures("clients")
-def test_messages_say_what_the_server_said() -> None:
+def test_errors_have_the_message_of_the_server() -> None:
     said = "[search] Retry run out of 0 retry times, message=node offline"
     with pytest.raises(EngineUnavailableError, match=r"^milvus: node offline$"):
         connection(retries=0).call(failing([pymilvus.MilvusException(901, said)]))
@@ -122,7 +125,7 @@ def test_messages_say_what_the_server_said() -> None:
 
 
 @pytest.mark.usefixtures("clients")
-def test_what_grpc_knows_of_a_call_is_not_told() -> None:
+def test_details_of_grpc_calls_are_left_out_of_messages() -> None:
     def ask(client: Any) -> None:
         del client
         shown = "<_InactiveRpcError of RPC that terminated with:\n\tstatus = ...\n>"
@@ -148,7 +151,7 @@ def test_an_error_of_ours_goes_through() -> None:
 
 
 @pytest.mark.usefixtures("clients")
-def test_it_waits_until_something_is_done() -> None:
+def test_waiting_ends_when_done_or_at_the_time_limit() -> None:
     asked = connection()
     answers = [False, False, True]
     asked.wait_until(lambda _: answers.pop(0), "loading", 5)
@@ -157,7 +160,68 @@ def test_it_waits_until_something_is_done() -> None:
         asked.wait_until(lambda _: False, "loading x", 0.1)
 
 
-def test_a_missing_package_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pymilvus_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymilvus", None)
     with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[milvus\]'"):
         connection()
+
+
+URL = "http://test-consistency:1"
+
+
+def test_reads_wait_for_the_writes_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(milvus_connection.time, "monotonic", lambda: now_s)
+    writer, reader = Consistency(URL, None), Consistency(URL, "session")
+    assert reader.of_read("a") == {"consistency_level": "Bounded"}
+    writer.note_write("a", 70)
+    writer.note_write("a", 60)  # of another thread, which was overtaken
+    waits = {"consistency_level": "Customized", "guarantee_timestamp": 70}
+    assert reader.of_read("a") == waits
+    assert reader.of_read("b") == {"consistency_level": "Bounded"}
+    assert Consistency("http://other:1", None).of_read("a") == {"consistency_level": "Bounded"}
+    now_s += 9.9
+    assert reader.of_read("a") == waits
+    now_s += 0.2
+    assert reader.of_read("a") == {"consistency_level": "Bounded"}
+
+
+@pytest.mark.parametrize("level", ["strong", "bounded", "eventually"])
+def test_other_consistency_levels_are_passed_to_the_server(level: str) -> None:
+    chosen = Consistency(URL, level)
+    chosen.note_write("a", 90)
+    assert chosen.of_read("a") == {"consistency_level": level.capitalize()}
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(ConfigError, match="consistency: expected one of session, strong"):
+        Consistency(URL, "quorum")
+
+
+LOCATION = EngineLocation(url="https://elsewhere.example:1", name="photos")
+
+
+def test_a_token_goes_to_no_address_that_only_the_index_names() -> None:
+    with pytest.raises(ConfigError, match="ALADIN_ENGINE_URL=https://elsewhere") as caught:
+        connect(LOCATION, EngineOptions(token="hush"))
+    assert "hush" not in str(caught.value)
+    connect(LOCATION, EngineOptions(url=LOCATION.url, token="hush")).close()
+
+
+def test_the_address_of_this_machine_goes_before_that_of_the_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "aladin_index.open.EngineClient",
+        lambda location, _: asked.append(location.url),
+    )
+    connect(LOCATION)
+    connect(LOCATION, EngineOptions(url="http://127.0.0.1:1"))
+    assert asked == [LOCATION.url, "http://127.0.0.1:1"]
+
+
+@pytest.mark.parametrize("url", ["redis://here", "file:///folder"])
+def test_an_address_without_http_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="url: expected http://host:port"):
+        connect(LOCATION, EngineOptions(url=url))

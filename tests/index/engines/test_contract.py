@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.milvus import EngineOptions
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.layout import EngineLocation
 from aladin_index.open import connect
 from benchmarks.lib.milvus_server import MilvusServer
-from tests.index.backend_contract import AgreementContract, Publish, RemoteContract
+from tests.index.backend_contract import Publish, RemoteContract
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 
-class TestMemory(AgreementContract):
+class TestMemory(RemoteContract):
     """Pushes each index to a server of its own."""
 
     @pytest.fixture(scope="class")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
+from aladin_index.engines.milvus import EngineQuery, FoundItem
 from aladin_index.engines.push import PushReport
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.collection import FirstStageQuery, SecondStageQuery
@@ -19,7 +19,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, Target
+from aladin_network.types import Target
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 from tests.index.searching import run_search
 
@@ -71,39 +71,6 @@ def leave_tokens_out(remote: EngineIndex, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("modality", "target"),
-    [("text", "images"), ("image", "texts"), ("text", "texts"), ("image", "images")],
-)
-def test_hits_scores_and_evidence_are_those_of_the_files(
-    remote: EngineIndex,
-    searcher: TwoStageSearcher,
-    query: Encoding,
-    modality: Modality,
-    target: Target,
-) -> None:
-    if modality == "image":
-        query = searcher.stored_query("photo 3").encoding
-    for filter in ({}, {"parity": "odd"}, {"number": {"gte": 3, "lt": 17}}, {"none": 1}):
-        for offset, k, num_candidates in ((0, 4, 5), (3, 9, 5), (0, 50, 100), (40, 5, 10)):
-            expected, actual = (
-                run_search(
-                    each,
-                    query,
-                    modality,
-                    target,
-                    k=k,
-                    offset=offset,
-                    candidates=num_candidates,
-                    filter=filter,
-                    explain=modality == "text",
-                    text=TEXT,
-                )
-                for each in (searcher, TwoStageSearcher(remote))
-            )
-            assert_same(actual, expected)
-
-
-@pytest.mark.parametrize(
     ("target", "explain"), [("images", False), ("images", True), ("texts", True)]
 )
 def test_both_stages_take_one_call(
@@ -122,7 +89,7 @@ def test_both_stages_take_one_call(
     assert server.calls == ["search"]
 
 
-def test_what_is_removed_after_it_was_found_is_found_whole(
+def test_items_removed_after_a_search_keep_their_tokens(
     remote: EngineIndex, server: MemoryServer, searcher: TwoStageSearcher
 ) -> None:
     photo, modality = searcher.stored_query("photo 3")[:2]
@@ -172,7 +139,7 @@ def test_without_tokens_the_first_stage_decides_and_without_that_nothing(
         run_search(TwoStageSearcher(remote), photo, "image", "texts", k=5)
 
 
-def test_what_is_removed_or_replaced_before_its_tokens_are_asked_for_scores_nothing(
+def test_items_removed_before_their_tokens_are_fetched_score_zero(
     remote: EngineIndex, server: MemoryServer, searcher: TwoStageSearcher
 ) -> None:
     photo = searcher.stored_query("photo 3").encoding

@@ -65,7 +65,7 @@ def test_a_collection_that_was_not_pushed_is_refused(
 
 
 @pytest.mark.parametrize("problem", ["nothing", "unfinished", "gone", "model", "cut", "down"])
-def test_what_cannot_be_opened_is_told_and_its_client_closed(
+def test_an_index_that_cannot_be_opened_closes_its_client(
     push: Push, published: Path, server: MemoryServer, tmp_path: Path, problem: str
 ) -> None:
     push(published)
@@ -129,7 +129,7 @@ def test_a_record_is_read_as_it_was_written(
         GenerationRecord.read({**record.pieces(), MANIFEST: older}, "generation 1")
 
 
-def test_what_is_told_of_an_index(
+def test_a_description_counts_items_and_changes(
     push: Push,
     published: Path,
     server: MemoryServer,

@@ -12,10 +12,12 @@ import pytest
 
 from aladin_index.engines.filter_fields import (
     MAX_ORDERED_CHARS,
+    expression,
     field_key,
     filter_fields,
     limit_of,
     number_text,
+    quoted,
     terms_of,
 )
 from aladin_index.items.columns import GrowingColumns, combine
@@ -123,7 +125,7 @@ def test_numbers_keep_their_order_as_text() -> None:
     assert {len(text) for text in texts} == {20}
 
 
-def test_what_is_kept_has_a_bounded_length_and_names_that_engines_take() -> None:
+def test_terms_and_extents_have_bounded_lengths_and_valid_names() -> None:
     fields = filter_fields({"a.b[]": "x" * 10_000, "": ["y", "y"]})
     assert all(key.isidentifier() and key.isascii() for key in fields.extents)
     assert max(map(len, [*fields.terms, *fields.extents.values()])) < 400
@@ -144,3 +146,42 @@ def test_a_bound_that_is_longer_than_what_is_ordered_is_refused() -> None:
     assert limit_of("city", Bound("gt", Scalar("text", kept))).text == kept
     with pytest.raises(InputError, match=r"'city'.*less than 256 characters.*got 256"):
         limit_of("city", Bound("gt", Scalar("text", kept + "x")))
+
+
+A, B = field_key("a"), field_key("b")
+THREE = number_text(3)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"a": "x"}, f'array_contains_any(terms, ["{A}:text:x"])'),
+        ({"a": {"exists": True}}, f'array_contains_any(terms, ["{A}:"])'),
+        ({"a": {"gt": 3}}, f'(extents["{A}_number_greatest"] > "{THREE}")'),
+        (
+            {"a": {"gte": 3, "lt": "q"}},
+            f'(extents["{A}_number_greatest"] >= "{THREE}") and (extents["{A}_text_least"] < "q")',
+        ),
+        (
+            {"a": {"ne": True}, "b": {"lte": 3}},
+            f'(not (array_contains_any(terms, ["{A}:bool:1"]))) '
+            f'and ((extents["{B}_number_least"] <= "{THREE}"))',
+        ),
+        (
+            {"or": [{"a": ["x", "y"]}, {"b": {"exists": False}}]},
+            f'(array_contains_any(terms, ["{A}:text:x", "{A}:text:y"])) '
+            f'or (not (array_contains_any(terms, ["{B}:"])))',
+        ),
+    ],
+)
+def test_a_filter_is_an_expression(spec: dict[str, Any], expected: str) -> None:
+    filter = parse_filter(spec)
+    assert filter is not None
+    assert expression(filter) == expected
+
+
+def test_text_cannot_leave_its_quotes() -> None:
+    assert quoted('a"b') == '"a\\"b"'
+    assert quoted("a\\") == '"a\\\\"'
+    assert quoted("\0\n\x7f") == '"\\x00\\x0a\\x7f"'
+    assert quoted("it's 100 % über 🐕 [x] {y}") == '"it\'s 100 % über 🐕 [x] {y}"'

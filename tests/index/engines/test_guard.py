@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineClient, EngineQuery
 from aladin_index.engines.guard import Circuit, EngineCall, guarded
+from aladin_index.engines.milvus import EngineClient, EngineQuery
 from aladin_index.engines.rows import CollectionSchema
 from aladin_network.errors import EngineError, EngineUnavailableError, InputError
 
@@ -117,7 +117,7 @@ def test_the_seconds_of_a_call_are_those_that_it_took(
     assert [call.seconds for call in calls] == [2.5]
 
 
-def test_it_is_the_engine_that_it_guards(
+def test_a_guard_passes_attributes_and_does_not_close_its_client(
     guarded_recorder: EngineClient, recorder: Recorder
 ) -> None:
     assert guarded_recorder.max_results == 77
@@ -125,7 +125,7 @@ def test_it_is_the_engine_that_it_guards(
     assert recorder.asked == []  # the connection stays
 
 
-def test_errors_are_told_apart(
+def test_calls_are_counted_as_unavailable_or_refused(
     guarded_recorder: EngineClient, recorder: Recorder, calls: list[EngineCall]
 ) -> None:
     for error in (
@@ -157,3 +157,79 @@ def test_an_engine_that_refuses_is_there(
         with pytest.raises(EngineError):
             guarded_recorder.count(1, "images")
     assert len(recorder.asked) == 10
+
+
+GONE = EngineUnavailableError("milvus", "no answer in 10 s")
+
+
+def test_two_failures_in_a_row_open_the_circuit() -> None:
+    circuit = Circuit()
+    circuit.failed(GONE)
+    circuit.check()
+    circuit.failed(GONE)
+    assert circuit.is_open
+    with pytest.raises(EngineUnavailableError, match="milvus: no answer in 10 s"):
+        circuit.check()
+
+
+def test_an_answer_in_between_starts_the_count_anew() -> None:
+    circuit = Circuit()
+    for _ in range(5):
+        circuit.failed(GONE)
+        circuit.answered()
+    assert not circuit.is_open
+
+
+def test_after_an_answer_two_failures_in_a_row_are_two_again() -> None:
+    circuit = Circuit()
+    circuit.failed(GONE)
+    circuit.answered()
+    circuit.failed(GONE)
+    assert not circuit.is_open
+    circuit.failed(GONE)
+    assert circuit.is_open
+
+
+def test_nothing_is_logged_where_a_closed_circuit_is_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    circuit = Circuit()
+    circuit.failed(GONE)
+    circuit.close()
+    assert caplog.records == []
+    circuit.broken(GONE)
+    circuit.close()
+    assert len(caplog.records) == 2
+
+
+def test_only_who_looks_closes_it() -> None:
+    circuit = Circuit()
+    circuit.broken(GONE)
+    circuit.answered()  # of a call that was under way
+    assert circuit.is_open
+    circuit.close()
+    circuit.check()
+    circuit.failed(GONE)
+    circuit.check()  # the count has begun anew, too
+
+
+def test_each_refusal_is_an_error_of_its_own() -> None:
+    circuit = Circuit()
+    assert circuit.refusal() is None
+    circuit.broken(EngineError("milvus", "wrong token"))
+    first, second = circuit.refusal(), circuit.refusal()
+    assert first is not second
+    assert str(first) == str(second) == "milvus: wrong token"
+
+
+def test_an_outage_is_logged_once_at_each_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    circuit = Circuit()
+    for _ in range(4):
+        circuit.failed(GONE)
+    for _ in range(2):
+        circuit.close()
+    away, back = (record.getMessage() for record in caplog.records)
+    assert "no answer in 10 s" in away
+    assert "again" in back

@@ -48,7 +48,7 @@ def test_a_graph_is_walked_at_least_as_wide_as_the_hits_wanted() -> None:
     assert params("ivf_flat", {}, 1000, 16, filtered=False) == {"nprobe": 16}
 
 
-def test_with_a_filter_it_looks_further_unless_it_was_told_how_far() -> None:
+def test_a_filter_widens_a_search_without_a_fixed_width() -> None:
     assert params("hnsw", {}, 100, 256, filtered=True) == {"ef": 2048}
     assert params("hnsw", {"ef": 400}, 100, 256, filtered=True) == {"ef": 400}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery
+from aladin_index.engines.milvus import EngineClient, EngineOptions, EngineQuery
 from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import connect

@@ -13,8 +13,8 @@ import pytest
 
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import open_engine_index
+from aladin_index.engines.milvus import EngineQuery, FoundItem
 from aladin_index.engines.push import (
     PushReport,
     PushSettings,
@@ -25,13 +25,15 @@ from aladin_index.engines.push import (
 )
 from aladin_index.engines.record import read_generation
 from aladin_index.engines.writer import EngineWriter
-from aladin_index.format.layout import location_of
+from aladin_index.format.layout import location_of, write_location
 from aladin_index.format.manifest import AnnEntry, Manifest, RecallPoint
 from aladin_index.generations.collection_writer import live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.search.collection import FirstStageQuery
+from aladin_index.upgrade.run import upgrade_index
 from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import (
     ConfigError,
     EngineError,
@@ -42,6 +44,7 @@ from aladin_network.errors import (
 from aladin_network.types import TARGETS
 from tests.index.engines.conftest import LOCATION
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
+from tests.index.upgrade.conftest import SETTINGS
 
 Push = Callable[..., PushReport]
 MakeItems = Callable[..., ItemBatch]
@@ -153,7 +156,7 @@ def test_writers_round_tokens_as_the_build_does(
                     np.testing.assert_array_equal(array, wanted)
 
 
-def test_what_was_rejected_is_neither_gone_back_to_nor_kept(
+def test_a_rolled_back_push_is_neither_restored_nor_kept(
     push: Push, server: MemoryServer, published: Path
 ) -> None:
     assert [push(published).generation for _ in range(2)] == [1, 2]
@@ -248,7 +251,7 @@ def test_another_address_of_the_same_engine_goes_on(
     assert push(published).resumed["images"] == 16
 
 
-def test_changes_in_the_engine_are_not_lost_unasked(
+def test_a_push_over_changed_items_needs_discard_changes(
     push: Push, server: MemoryServer, published: Path, search_index: SearchIndex, tmp_path: Path
 ) -> None:
     push(published)
@@ -261,7 +264,7 @@ def test_changes_in_the_engine_are_not_lost_unasked(
     assert push(published, discard_changes=True).counts["images"] == 23
 
 
-def test_changes_that_come_while_it_is_pushed_are_not_lost_unasked(
+def test_changes_during_a_push_need_discard_changes(
     push: Push, server: MemoryServer, published: Path, search_index: SearchIndex, tmp_path: Path
 ) -> None:
     push(published)
@@ -297,7 +300,7 @@ def test_an_engine_that_lost_an_item_is_not_searched(
     assert server.live is None
 
 
-def test_what_an_engine_misses_is_told(
+def test_a_push_reports_the_recall_of_a_coarse_engine(
     published: Path, server: MemoryServer, tmp_path: Path
 ) -> None:
     class Coarse(MemoryEngine):
@@ -331,7 +334,7 @@ def test_searches_look_as_far_as_is_needed(
         assert len(index.collection("images").order(FirstStageQuery(query, 23, 23)).rows) == 23
 
 
-def test_where_no_width_finds_enough_the_best_is_told(
+def test_a_push_reports_the_best_width_if_none_finds_enough(
     push: Push, server: MemoryServer, published: Path
 ) -> None:
     server.widths = (4, 16)
@@ -374,3 +377,75 @@ def test_a_generation_that_was_changed_is_not_filled_again(
     assert (report.generation, report.resumed) == (3, {"images": 0, "texts": 0})
     assert report.dropped == [2]  # the live one does not come from it
     assert_all_there(server, 3, search_index)
+
+
+# Calls that change an engine.
+WRITES = {
+    "write_record",
+    "create_collection",
+    "open_collection",
+    "upsert",
+    "make_live",
+    "drop_generation",
+}
+
+Push = Callable[..., PushReport]
+
+
+def test_unless_live_does_not_push_the_live_index_again(
+    push: Push, index_copy: Path, server: MemoryServer
+) -> None:
+    first = push(index_copy, unless_live=True)
+    server.calls.clear()
+    again = push(index_copy, unless_live=True)
+    assert again == first
+    assert not WRITES & set(server.calls)
+    assert push(index_copy).generation == first.generation + 1  # asked for without
+
+
+def test_unless_live_keeps_changes_made_in_the_engine(
+    push: Push, index_copy: Path, server: MemoryServer
+) -> None:
+    first = push(index_copy, unless_live=True)
+    client = MemoryEngine(server)
+    pieces = client.read_record(first.generation)
+    assert pieces is not None
+    client.write_record(first.generation, pieces | {"changed": b"1"})
+    assert push(index_copy, unless_live=True).generation == first.generation
+
+
+def test_an_index_that_changed_is_pushed(push: Push, index_copy: Path) -> None:
+    first = push(index_copy, unless_live=True)
+    with closing(ChangesWriter(index_copy, read_model_id(index_copy / "model"))) as writer:
+        writer.delete("texts", ["text 3"])
+    again = push(index_copy, unless_live=True)
+    assert again.generation == first.generation + 1
+    assert again.counts["texts"] == first.counts["texts"] - 1
+
+
+def test_a_folder_that_stands_for_something_else_is_brought_up_to_date(
+    push: Push, index_copy: Path, tmp_path: Path
+) -> None:
+    first = push(index_copy, unless_live=True)
+    write_location(tmp_path / "remote", replace(LOCATION, name="other"))
+    assert push(index_copy, unless_live=True).generation == first.generation + 1
+
+
+def test_a_push_of_an_upgraded_index_brings_its_model_and_a_rollback_the_old_one(
+    push: Callable[..., PushReport],
+    server: MemoryServer,
+    index_copy: Path,
+    new_checkpoint: Path,
+    tmp_path: Path,
+) -> None:
+    old_id = read_model_id(index_copy / "model")
+    push(index_copy)
+    upgrade_index(index_copy, new_checkpoint, SETTINGS)
+    assert push(index_copy).generation == 2
+
+    def live_model() -> str:
+        return open_engine_index(tmp_path / "remote", MemoryEngine(server)).checkpoint.model_id
+
+    assert live_model() == read_model_id(new_checkpoint)
+    assert rollback_engine(MemoryEngine(server)) == 1
+    assert live_model() == old_id

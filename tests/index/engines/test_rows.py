@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aladin_index.engines.rows import (
     ITEM,
@@ -13,12 +17,17 @@ from aladin_index.engines.rows import (
     MATCH,
     CollectionForm,
     EngineItem,
+    batches,
     entry_of,
+    item_from_text,
+    item_text,
     key_of,
+    parts_of,
     row_of,
 )
+from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.errors import EngineError, InputError
+from aladin_network.errors import EngineError, IndexCorruptError, InputError
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from tests.index.engines.made_up import (
     EMBEDDING_DIM,
@@ -76,7 +85,7 @@ def test_an_item_without_tokens_has_empty_texts() -> None:
     assert_same(entry_of(row, form), kept)
 
 
-def test_what_is_too_large_is_said_so() -> None:
+def test_items_over_a_limit_of_milvus_are_refused() -> None:
     codec = TokenCodec("float16", TOKEN_DIM)
     form = form_of(codec)
     small = entry(0, codec)
@@ -110,3 +119,72 @@ def test_a_collection_that_is_not_ours_is_refused() -> None:
     for description in ("", "photos of my cat", "{}", '{"token_dim": 3}'):
         with pytest.raises(EngineError, match="is described as"):
             CollectionForm.read(description)
+
+
+TEXT = StoredItem(7, "a\0\u2028é", None, None, "two dogs", "photo 1", None, None, {})
+PHOTO = StoredItem(
+    row=2**62,
+    id="photo 1",
+    uri="album/1.png",
+    path="/photos/1.png",
+    text=None,
+    image_id=None,
+    width_px=640,
+    height_px=480,
+    metadata={"a": [1, 2.5, True, None, {"b": "ü"}], "big": 2**62},
+    offset=512,
+    length=99,
+    boxes=bytes(range(256)),
+)
+
+
+@pytest.mark.parametrize("item", [TEXT, PHOTO])
+def test_an_item_comes_back(item: StoredItem) -> None:
+    assert item_from_text(item_text(item)) == item
+
+
+def test_fields_that_are_none_are_omitted() -> None:
+    expected = '{"row":1,"id":"a","metadata":{},"offset":0}'
+    assert item_text(StoredItem(1, "a", None, None, None, None, None, None, {})) == expected
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"row":1,"unknown":2}', '{"boxes":"%"}'])
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(IndexCorruptError, match="item in the engine"):
+        item_from_text(text)
+
+
+MOST_BYTES, MOST_ROWS = 4 * 2**20, 2000
+
+
+@given(st.lists(st.sampled_from([0, 1, 2**18, 2**19, 3 * 2**19 + 1, 2**21]), max_size=30))
+def test_no_message_is_too_large_unless_one_row_is(sizes: list[int]) -> None:
+    texts = {size: "x" * size for size in set(sizes)}
+    rows = [{"text": texts[size]} for size in sizes]
+    made = list(batches(rows))
+    assert [row for batch in made for row in batch] == rows
+    for batch in made:
+        assert sum(len(row["text"]) for row in batch) <= MOST_BYTES
+    for batch, after in pairwise(made):
+        assert sum(len(row["text"]) for row in [*batch, after[0]]) > MOST_BYTES
+
+
+def test_a_row_that_is_too_large_goes_alone() -> None:
+    rows: list[dict[str, Any]] = [{"text": "x" * length} for length in (1, MOST_BYTES + 1, 1)]
+    assert list(batches(rows)) == [[rows[0]], [rows[1]], [rows[2]]]
+
+
+def test_small_rows_go_together() -> None:
+    codec = codec_of("float16")
+    rows = [row_of(entry(1, codec), CollectionForm.of(schema_of(codec), "flat"))] * (MOST_ROWS + 1)
+    assert [len(batch) for batch in batches(rows)] == [MOST_ROWS, 1]
+    assert list(batches([])) == []
+
+
+def test_keys_in_parts() -> None:
+    keys = [str(number) for number in range(2500)]
+    parts = list(parts_of(keys))
+    assert [len(part) for part in parts] == [1000, 1000, 500]
+    assert [key for part in parts for key in part] == keys
+    assert list(parts_of([])) == []
+    assert [len(part) for part in parts_of(keys, 999)] == [999, 999, 502]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from aladin_index.exchange.exporter import export_index
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 
@@ -19,6 +20,26 @@ Arrays = Mapping[str, np.ndarray]
 def tiny(tiny_checkpoint: Path) -> Checkpoint:
     """The network of `tiny_checkpoint`: embeddings of 16, tokens of 8 dimensions."""
     return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture(autouse=True)
+def network_loaded_once(tiny: Checkpoint, tiny_checkpoint: Path) -> Iterator[None]:
+    """Load the network of an import once for all tests."""
+
+    def load(folder: Path) -> Checkpoint:
+        return tiny if folder == tiny_checkpoint else load_checkpoint(folder)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aladin_index.exchange.importer.load_for_inference", load)
+        yield
+
+
+@pytest.fixture(scope="session")
+def exported(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of `published` in parts of ten; not to be written to."""
+    out = tmp_path_factory.mktemp("exported") / "out"
+    assert export_index(published, out, rows_a_part=10) == {"images": 23, "texts": 16}
+    return out
 
 
 @pytest.fixture
@@ -38,14 +59,3 @@ def write_folder(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return write
-
-
-@pytest.fixture
-def unit_rows() -> Callable[..., np.ndarray]:
-    """Random L2-normalised rows: ``unit_rows(5)`` or ``unit_rows(5, dim=8, seed=3)``."""
-
-    def make(rows: int, dim: int = 16, seed: int = 0) -> np.ndarray:
-        vectors = np.random.default_rng(seed).normal(size=(rows, dim))
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-    return make

@@ -19,21 +19,21 @@ from aladin_network.errors import DataError, IndexMismatchError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target
 from tests.index.searching import run_search
+from tests.index.vectors import unit_vectors
 
 WriteFolder = Callable[..., Path]
-UnitRows = Callable[..., np.ndarray]
 
 
 def items(index: Path, target: Target) -> list[StoredItem]:
     """All items of an index, by row."""
-    with open_index(index) as opened:
+    with open_index(index, encodes=False) as opened:
         return opened.collection(target).items.by_rows(range(opened.collection(target).count))
 
 
 def test_clip_retrievals_own_output(
-    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder, unit_rows: UnitRows
+    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder
 ) -> None:
-    photos, captions = unit_rows(5), unit_rows(5, seed=1)
+    photos, captions = unit_vectors(5), unit_vectors(5, seed=1)
     folder = write_folder(
         {
             "img_emb/img_emb_0.npy": photos[:3].astype(np.float16),
@@ -81,14 +81,10 @@ def test_clip_retrievals_own_output(
         np.testing.assert_allclose(opened.texts.embeddings, captions[[0, 2, 3]], atol=1e-3)
 
 
-def test_without_tokens_the_embeddings_decide_and_it_is_said(
-    tmp_path: Path,
-    tiny_checkpoint: Path,
-    tiny: Checkpoint,
-    write_folder: WriteFolder,
-    unit_rows: UnitRows,
+def test_without_tokens_hits_are_ordered_by_embeddings_and_degraded(
+    tmp_path: Path, tiny_checkpoint: Path, tiny: Checkpoint, write_folder: WriteFolder
 ) -> None:
-    photos = unit_rows(30)
+    photos = unit_vectors(30)
     index = tmp_path / "index"
     import_index(write_folder({"img_emb/img_emb_0.npy": photos}), tiny_checkpoint, index)
     with torch.inference_mode():
@@ -106,13 +102,12 @@ def test_tokens_of_a_users_own_program(
     tmp_path: Path,
     tiny_checkpoint: Path,
     write_folder: WriteFolder,
-    unit_rows: UnitRows,
     dtype: type,
 ) -> None:
-    tokens = unit_rows(7, dim=8)
+    tokens = unit_vectors(7, dim=8)
     folder = write_folder(
         {
-            "img_emb/img_emb_0.npy": unit_rows(3),
+            "img_emb/img_emb_0.npy": unit_vectors(3),
             "img_tokens/img_tokens_0.npy": tokens.astype(dtype),
             "img_tokens/img_lengths_0.npy": np.array([2, 4, 1], dtype=np.int32),
         },
@@ -127,11 +122,11 @@ def test_tokens_of_a_users_own_program(
 
 
 def test_items_without_a_token_of_their_own(
-    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder, unit_rows: UnitRows
+    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder
 ) -> None:
     folder = write_folder(
         {
-            "img_emb/img_emb_0.npy": unit_rows(3),
+            "img_emb/img_emb_0.npy": unit_vectors(3),
             "img_tokens/img_tokens_0.npy": np.zeros((0, 8), dtype=np.float16),
             "img_tokens/img_lengths_0.npy": np.zeros(3, dtype=np.int64),
         }
@@ -143,10 +138,10 @@ def test_items_without_a_token_of_their_own(
 
 
 def test_texts_of_their_own(
-    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder, unit_rows: UnitRows
+    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder
 ) -> None:
     folder = write_folder(
-        {"texts/text_emb/text_emb_0.npy": unit_rows(2)},
+        {"texts/text_emb/text_emb_0.npy": unit_vectors(2)},
         {"texts/metadata/metadata_0.parquet": {"id": ["s", "t"], "caption": ["a dog", "a cat"]}},
     )
     import_index(folder, tiny_checkpoint, tmp_path / "index")
@@ -158,9 +153,9 @@ def test_texts_of_their_own(
 
 
 def test_parts_are_in_the_order_of_their_numbers(
-    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder, unit_rows: UnitRows
+    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder
 ) -> None:
-    photos = unit_rows(11)
+    photos = unit_vectors(11)
     arrays = {f"img_emb/img_emb_{row}.npy": photos[[row]] for row in range(11)}
     tables = {
         f"metadata/metadata_{row}.parquet": {"image_path": [f"{row}.jpg"]} for row in range(11)
@@ -179,15 +174,20 @@ def damaged(photos: np.ndarray, row: int, value: object) -> np.ndarray:
 
 
 def test_each_fault_is_one_clear_error(
-    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder, unit_rows: UnitRows
+    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder
 ) -> None:
-    good, tokens = unit_rows(4), unit_rows(6, dim=8)
+    good, tokens = unit_vectors(4), unit_vectors(6, dim=8)
     emb, meta = "img_emb/img_emb_0.npy", "metadata/metadata_0.parquet"
     values, lengths = "img_tokens/img_tokens_0.npy", "img_tokens/img_lengths_0.npy"
     four = {"image_path": ["a", "b", "c", "d"]}
     counts = np.array([1, 2, 0, 3])
     cases: list[tuple[dict[str, np.ndarray], dict[str, dict[str, list[str]]], type, str]] = [
-        ({emb: unit_rows(4, dim=512)}, {}, IndexMismatchError, "embedding: expected 16, got 512"),
+        (
+            {emb: unit_vectors(4, dim=512)},
+            {},
+            IndexMismatchError,
+            "embedding: expected 16, got 512",
+        ),
         ({emb: good * 3}, {}, DataError, "row 0: expected a vector of norm 1, got one of 3$"),
         (
             {emb: damaged(good, 2, 0)},
@@ -249,7 +249,7 @@ def test_each_fault_is_one_clear_error(
         ),
         ({emb: good, values: tokens}, {}, DataError, r"img_lengths_0\.npy: cannot be read"),
         (
-            {emb: good, values: unit_rows(6, dim=128), lengths: counts},
+            {emb: good, values: unit_vectors(6, dim=128), lengths: counts},
             {},
             IndexMismatchError,
             "size of a token: expected 8, got 128",
@@ -282,9 +282,9 @@ def test_a_folder_that_is_not_there(tmp_path: Path, tiny_checkpoint: Path) -> No
 
 
 def test_a_failed_import_leaves_the_live_generation(
-    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder, unit_rows: UnitRows
+    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder
 ) -> None:
-    good = unit_rows(4)
+    good = unit_vectors(4)
     index = tmp_path / "index"
     folder = write_folder({"img_emb/img_emb_0.npy": good})
     import_index(folder, tiny_checkpoint, index)
@@ -292,6 +292,6 @@ def test_a_failed_import_leaves_the_live_generation(
     with pytest.raises(DataError):
         import_index(folder, tiny_checkpoint, index)
     assert [item.id for item in items(index, "images")] == ["0", "1", "2", "3"]
-    np.save(folder / "img_emb" / "img_emb_0.npy", unit_rows(2))
+    np.save(folder / "img_emb" / "img_emb_0.npy", unit_vectors(2))
     assert import_index(folder, tiny_checkpoint, index).counts == {"images": 2}
     assert [item.id for item in items(index, "images")] == ["0", "1"]

@@ -5,31 +5,31 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from aladin_index.building.builder import BuildReport, build_index
+from aladin_index.building.builder import BuildReport
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import add_items
-from aladin_index.encode.source_items import ImageItem, Prepared, TextItem, stored_form
 from aladin_index.exchange.exporter import export_index
 from aladin_index.exchange.importer import import_index
-from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import generation_folder
-from aladin_index.generations.published import publish_entries
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import AddSettings, BuildSettings
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.store import codec_for
 from aladin_network.calibration.calibration import Calibration, write_calibration
-from aladin_network.checkpoint_files import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.errors import ConfigError, IndexMismatchError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target, TokenDtype
@@ -55,20 +55,16 @@ def contents(collection: FileCollection) -> dict[str, tuple[object, ...]]:
 def test_nothing_is_lost_in_any_form(
     tmp_path: Path,
     tiny_checkpoint: Path,
-    images: list[ImageItem],
-    texts: list[TextItem],
+    made_up: Callable[..., ItemBatch],
+    write_made_up: Callable[..., int],
     dtype: TokenDtype,
 ) -> None:
-    settings = BuildSettings(token_dtype=dtype, filter_fields=("number",))
-    build_index(tiny_checkpoint, tmp_path / "index", images, texts, settings)
-    counts = export_index(tmp_path / "index", tmp_path / "out", rows_a_part=10)
-    assert counts == {"images": 23, "texts": 16}
-    report = import_index(
-        tmp_path / "out",
-        tiny_checkpoint,
-        tmp_path / "again",
-        BuildSettings(filter_fields=("number",)),
-    )
+    settings = BuildSettings(filter_fields=("n",))
+    images = made_up([f"photo {n}" for n in range(23)], n=range(23))
+    texts = made_up([f"text {n}" for n in range(16)], n=range(16))
+    write_made_up(tmp_path / "index", dtype, images=images, texts=texts, settings=settings)
+    export_index(tmp_path / "index", tmp_path / "out", rows_a_part=10)
+    report = import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again", settings)
     assert report == BuildReport(generation=1, counts={"images": 23, "texts": 16}, skipped=[])
     # All that a search reads is the same, file by file.
     for target in TARGETS:
@@ -81,11 +77,10 @@ def test_nothing_is_lost_in_any_form(
     verify_index(tmp_path / "again")
 
 
-def test_the_folder_has_bounded_parts_that_add_up(tmp_path: Path, published: Path) -> None:
+def test_the_folder_has_bounded_parts_that_add_up(exported: Path, published: Path) -> None:
     from pyarrow.parquet import read_table
 
-    out = tmp_path / "out"
-    export_index(published, out, rows_a_part=10)
+    out = exported
     manifest = json.loads((out / "manifest.json").read_text())
     assert (manifest["images"]["count"], manifest["texts"]["count"]) == (23, 16)
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
@@ -114,23 +109,25 @@ def test_the_folder_has_bounded_parts_that_add_up(tmp_path: Path, published: Pat
     )
 
 
-def test_what_was_added_and_removed_counts(
-    tmp_path: Path, index_copy: Path, tiny: Checkpoint, tiny_checkpoint: Path
+def test_changes_are_exported(
+    tmp_path: Path,
+    index_copy: Path,
+    tiny_checkpoint: Path,
+    made_up: Callable[..., ItemBatch],
 ) -> None:
-    writer = ChangesWriter(index_copy, tiny.model_id)
-    new = [TextItem(id=f"new {n}", text="two dogs" + " run" * n) for n in range(3)]
-    add_items(writer, tiny.model, "texts", new, AddSettings())
-    writer.delete("texts", ["text 4", "new 1"])
-    writer.delete("images", ["photo 0"])
-    writer.close()
+    with closing(ChangesWriter(index_copy, read_model_id(tiny_checkpoint))) as writer:
+        writer.add("texts", made_up(["new 0", "new 1", "new 2"]), "error")
+        writer.delete("texts", ["text 4", "new 1"])
+        writer.delete("images", ["photo 0"])
     assert export_index(index_copy, tmp_path / "out", rows_a_part=7) == {"images": 22, "texts": 17}
     import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
-    with open_index(index_copy) as before, open_index(tmp_path / "again") as after:
+    with (
+        open_index(index_copy, encodes=False) as before,
+        open_index(tmp_path / "again", encodes=False) as after,
+    ):
         for target in TARGETS:
-            expected, found = (
-                contents(before.collection(target)),
-                contents(after.collection(target)),
-            )
+            expected = contents(before.collection(target))
+            found = contents(after.collection(target))
             assert list(found) == list(expected)
             assert found == expected
 
@@ -138,43 +135,31 @@ def test_what_was_added_and_removed_counts(
 def test_photos_that_were_uploaded_go_along(
     tmp_path: Path,
     index_copy: Path,
-    tiny: Checkpoint,
     tiny_checkpoint: Path,
-    images: list[ImageItem],
-    unit_rows: Callable[..., np.ndarray],
+    made_up: Callable[..., ItemBatch],
 ) -> None:
-    photo = UploadedPhoto(images[0].path.read_bytes())
-    item = stored_form(
-        ImageItem(id="new", path=Path(photo.path), uri="new.png"), Prepared(None, (20, 30))
-    )
-    writer = ChangesWriter(index_copy, tiny.model_id)
-    new = ItemBatch(
-        items=[item],
-        embeddings=unit_rows(1),
-        tokens=unit_rows(2, dim=8),
-        lengths=np.array([2]),
-        photos=[photo],
-    )
-    writer.add("images", new, "error")
-    writer.close()
+    photo = UploadedPhoto(b"bytes of a photo")
+    new = made_up(["new"])
+    new = replace(new, items=[new.items[0]._replace(path=photo.path)], photos=[photo])
+    with closing(ChangesWriter(index_copy, read_model_id(tiny_checkpoint))) as writer:
+        writer.add("images", new, "error")
     export_index(index_copy, tmp_path / "out")
     shutil.rmtree(index_copy)
     import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
-    with open_index(tmp_path / "again") as index:
+    with open_index(tmp_path / "again", encodes=False) as index:
         found = index.collection("images").items.by_id("new")
     assert found is not None
     assert found.path == photo.path
-    assert (tmp_path / "again" / photo.path).read_bytes() == images[0].path.read_bytes()
+    assert (tmp_path / "again" / photo.path).read_bytes() == photo.data
     (tmp_path / "out" / photo.path).write_bytes(b"something else")
     with pytest.raises(IndexMismatchError, match="photo 'new'"):
         import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
 
 
 def test_searches_are_the_same_in_another_token_form(
-    tmp_path: Path, published: Path, tiny: Checkpoint, tiny_checkpoint: Path
+    tmp_path: Path, published: Path, exported: Path, tiny: Checkpoint, tiny_checkpoint: Path
 ) -> None:
-    export_index(published, tmp_path / "out")
-    import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again", token_dtype="int8")
+    import_index(exported, tiny_checkpoint, tmp_path / "again", token_dtype="int8")
     with torch.inference_mode():
         query = encode_texts(tiny.model, ["two dogs run on the green grass"])
     with open_index(published) as before, open_index(tmp_path / "again") as after:
@@ -192,12 +177,14 @@ def test_searches_are_the_same_in_another_token_form(
 
 @pytest.mark.parametrize("dtype", ["int8", "4bit"])
 def test_another_token_form_is_rounded_as_a_build_does_it(
-    tmp_path: Path, published: Path, tiny_checkpoint: Path, dtype: TokenDtype
+    tmp_path: Path, published: Path, exported: Path, tiny_checkpoint: Path, dtype: TokenDtype
 ) -> None:
     """With what the other collection asks, that is."""
-    export_index(published, tmp_path / "out")
-    import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again", token_dtype=dtype)
-    with open_index(published) as before, open_index(tmp_path / "again") as after:
+    import_index(exported, tiny_checkpoint, tmp_path / "again", token_dtype=dtype)
+    with (
+        open_index(published, encodes=False) as before,
+        open_index(tmp_path / "again", encodes=False) as after,
+    ):
         for target, other in (TARGETS, TARGETS[::-1]):
             tokens, asking = (
                 before.collection(each).base.tokens.stored.values.astype(np.float32)
@@ -230,21 +217,20 @@ def test_an_export_that_fails_leaves_nothing(
 
 
 def test_an_index_without_items_is_not_exported(
-    tmp_path: Path, tiny: Checkpoint, tiny_checkpoint: Path
+    tmp_path: Path, made_up: Callable[..., ItemBatch], write_made_up: Callable[..., int]
 ) -> None:
     index = tmp_path / "index"
-    build_index(tiny_checkpoint, index, None, [TextItem(id="1", text="a dog")])
-    writer = ChangesWriter(index, tiny.model_id)
-    writer.delete("texts", ["1"])
-    writer.close()
+    write_made_up(index, texts=made_up(["1"]))
+    with closing(ChangesWriter(index, read_model_id(index / "model"))) as writer:
+        writer.delete("texts", ["1"])
     with pytest.raises(InputError, match="nothing to export"):
         export_index(index, tmp_path / "out")
 
 
 def test_a_changed_file_a_missing_one_and_one_too_many(
-    tmp_path: Path, published: Path, tiny_checkpoint: Path
+    tmp_path: Path, exported: Path, tiny_checkpoint: Path
 ) -> None:
-    export_index(published, tmp_path / "out", rows_a_part=10)
+    shutil.copytree(exported, tmp_path / "out")
     file = tmp_path / "out" / "img_emb" / "img_emb_2.npy"
     content = file.read_bytes()
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -258,9 +244,9 @@ def test_a_changed_file_a_missing_one_and_one_too_many(
 
 
 def test_an_export_of_another_network(
-    tmp_path: Path, published: Path, tiny_checkpoint: Path
+    tmp_path: Path, exported: Path, tiny_checkpoint: Path
 ) -> None:
-    export_index(published, tmp_path / "out")
+    shutil.copytree(exported, tmp_path / "out")
     path = tmp_path / "out" / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"model_id": "0" * 64}))
@@ -274,19 +260,18 @@ def test_an_export_of_another_network(
 def test_a_calibration_is_exported_and_comes_before_the_checkpoints(
     tmp_path: Path,
     published: Path,
+    exported: Path,
     tiny_checkpoint: Path,
     make_calibration: Callable[..., Calibration],
 ) -> None:
     checkpoint = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
     root = Path(shutil.copytree(published, tmp_path / "index"))
-    export_index(root, tmp_path / "plain")
-    with only_builder(root), open_index(root) as index:
-        model_id = index.manifest.model.id
-        exported, of_checkpoint = make_calibration(model_id, 40), make_calibration(model_id, 50)
-        publish_entries(root, index.manifest, {}, "calibrate", exported)
+    model_id = read_model_id(checkpoint)
+    of_index, of_checkpoint = make_calibration(model_id, 40), make_calibration(model_id, 50)
+    store_calibration(root, of_index)
     export_index(root, tmp_path / "calibrated")
     write_calibration(checkpoint, of_checkpoint)
-    for name, expected in (("plain", of_checkpoint), ("calibrated", exported)):
-        import_index(tmp_path / name, checkpoint, tmp_path / f"{name} again")
-        with open_index(tmp_path / f"{name} again") as index:
-            assert index.manifest.calibration == expected
+    for folder, expected in ((exported, of_checkpoint), (tmp_path / "calibrated", of_index)):
+        again = tmp_path / f"{folder.name} again"
+        import_index(folder, checkpoint, again)
+        assert read_manifest(generation_folder(again, 1)).calibration == expected

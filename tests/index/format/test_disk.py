@@ -1,11 +1,20 @@
 import errno
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
-from aladin_index.format.disk import disk_errors, only_builder
-from aladin_network.errors import IndexWriteError, InputError
+from aladin_index.format.disk import (
+    GenerationLease,
+    disk_errors,
+    lease_live_generation,
+    only_builder,
+    sole_use,
+)
+from aladin_index.format.layout import generation_folder, set_live_generation
+from aladin_index.format.manifest import MANIFEST
+from aladin_network.errors import IndexCorruptError, IndexNotReadyError, IndexWriteError, InputError
 
 
 @pytest.mark.parametrize(
@@ -35,7 +44,7 @@ def test_a_live_generation_is_named_only_where_there_is_one(tmp_path: Path) -> N
     )
 
 
-def test_other_errors_pass(tmp_path: Path) -> None:
+def test_errors_that_are_not_of_the_disk_pass_unchanged(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no items"), disk_errors(tmp_path):
         raise InputError("no items")
 
@@ -52,3 +61,52 @@ def test_the_lock_goes_with_its_holder_and_leftovers_of_the_killed_are_cleared(
             raise AssertionError
     with only_builder(tmp_path):
         pass
+
+
+def generation(root: Path, number: int) -> None:
+    generation_folder(root, number).mkdir(parents=True)
+    (generation_folder(root, number) / MANIFEST).touch()
+
+
+def test_a_generation_is_shared_until_all_have_let_go(tmp_path: Path) -> None:
+    generation(tmp_path, 1)
+    set_live_generation(tmp_path, 1)
+    leases = [lease_live_generation(tmp_path) for _ in range(2)]
+    assert [lease.generation for lease in leases] == [1, 1]
+    for lease in leases:
+        with sole_use(tmp_path, 1) as alone:
+            assert not alone
+        lease.release()
+        lease.release()
+    with sole_use(tmp_path, 1) as alone:
+        assert alone
+
+
+def test_waiting_for_a_removed_generation_leases_the_live_one(tmp_path: Path) -> None:
+    generation(tmp_path, 1)
+    generation(tmp_path, 2)
+    set_live_generation(tmp_path, 1)
+    got: list[GenerationLease] = []
+    with sole_use(tmp_path, 1) as alone:
+        assert alone
+        thread = threading.Thread(target=lambda: got.append(lease_live_generation(tmp_path)))
+        thread.start()  # finds 1 live, and waits for its lock
+        thread.join(timeout=0.2)
+        assert got == []
+        set_live_generation(tmp_path, 2)
+        (generation_folder(tmp_path, 1) / MANIFEST).unlink()
+    thread.join(timeout=10)
+    assert got[0].generation == 2
+    got[0].release()
+
+
+def test_a_missing_generation_cannot_be_leased(tmp_path: Path) -> None:
+    with pytest.raises(IndexNotReadyError):
+        lease_live_generation(tmp_path)
+    generation(tmp_path, 1)
+    set_live_generation(tmp_path, 1)
+    (generation_folder(tmp_path, 1) / MANIFEST).unlink()
+    with pytest.raises(IndexCorruptError, match="cannot be read"):
+        lease_live_generation(tmp_path)
+    with sole_use(tmp_path, 7) as alone:
+        assert alone

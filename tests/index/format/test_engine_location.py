@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.milvus import EngineOptions
 from aladin_index.format.layout import ENGINE_FILE, EngineLocation, location_of, write_location
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
 
@@ -23,7 +23,7 @@ MILVUS = EngineLocation(
 )
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_location_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert location_of(tmp_path) is None
     assert location_of(tmp_path / "nothing") is None
     write_location(tmp_path, MILVUS)

@@ -49,7 +49,7 @@ def test_a_live_generation_that_is_not_there_is_named(tmp_path: Path) -> None:
         live_generation(tmp_path)
 
 
-def test_what_needs_files_is_refused_where_an_engine_keeps_the_index(tmp_path: Path) -> None:
+def test_operations_on_files_refuse_an_index_in_an_engine(tmp_path: Path) -> None:
     location = EngineLocation(url="http://127.0.0.1:19530", name="photos")
     write_location(tmp_path, location)
     for refused in (live_generation, check_kept_in_files):

@@ -27,17 +27,11 @@ from aladin_index.generations.verify import verify_index
 from aladin_index.generations.writer import NewGeneration
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import load_checkpoint
-from aladin_network.checkpoint_files import Checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import IndexWriteError, InputError, UnknownItemError
 from aladin_network.types import Progress
 
 MakeItems = Callable[..., ItemBatch]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
-    return load_checkpoint(tiny_checkpoint)
 
 
 @pytest.fixture
@@ -49,14 +43,14 @@ def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) 
 
 
 @pytest.fixture
-def writer(root: Path, checkpoint: Checkpoint) -> Iterator[ChangesWriter]:
-    with closing(ChangesWriter(root, checkpoint.model_id)) as opened:
+def writer(root: Path) -> Iterator[ChangesWriter]:
+    with closing(ChangesWriter(root, read_model_id(root / "model"))) as opened:
         yield opened
 
 
 def held(root: Path, target: str = "images") -> dict[str, list[float]]:
     """Return the embedding of every item, by id."""
-    with open_index(root) as index:
+    with open_index(root, encodes=False) as index:
         collection = index.collection(target)
         return {
             item_id: collection.embedding(row).tolist() for item_id, row in collection.items.ids()
@@ -73,7 +67,7 @@ def test_changes_are_folded_in_and_nothing_is_pending(
     assert report == (2, {"images": 5, "texts": 2}, 2, 3, 0, [], [], {})
     assert held(root) == before
     assert pending_changes(root) == {"images": (0, 0), "texts": (0, 0)}
-    with open_index(root) as index:
+    with open_index(root, encodes=False) as index:
         assert index.images.entry.count == 5
         assert dict(index.collection("images").items.ids()) == dict(
             zip("cdegb", range(5), strict=True)
@@ -83,7 +77,7 @@ def test_changes_are_folded_in_and_nothing_is_pending(
     assert compact_index(root).generation == 2  # nothing to do
 
 
-def test_what_comes_meanwhile_is_carried_over(
+def test_changes_during_a_compaction_are_carried_over(
     root: Path, writer: ChangesWriter, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the copy and the last step: adds, a replacement, deletions of every kind of item."""

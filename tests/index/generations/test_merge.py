@@ -2,6 +2,7 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,24 @@ import numpy as np
 import pytest
 
 from aladin_index.building.builder import build_index
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import generation_folder, published_generations
-from aladin_index.generations.merge import merge_indexes
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.merge import check_ids_differ, merge_indexes
+from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.search.collection import FirstStageQuery
-from aladin_index.settings import AddSettings, BuildSettings
-from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_index.settings import BuildSettings
+from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import IndexMismatchError, IndexNotReadyError, InputError
+from aladin_network.types import NullProgress
 
+MakeItems = Callable[..., ItemBatch]
 SETTINGS = BuildSettings(shard_items=6, batch_size=3, token_dtype="int8")
 
 
@@ -79,104 +85,103 @@ def test_the_parts_of_a_source_make_the_whole(
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "4bit"])
-def test_tokens_are_as_they_were_in_the_parts(
-    tmp_path: Path,
-    tiny_checkpoint: Path,
-    images: list[ImageItem],
-    texts: list[TextItem],
-    dtype: Any,
+def test_tokens_are_as_they_were_in_the_parts_and_the_whole_is_searched(
+    tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int], dtype: Any
 ) -> None:
-    settings = BuildSettings(token_dtype=dtype, filter_fields=("number",))
     parts = [tmp_path / "a", tmp_path / "b"]
-    build_index(tiny_checkpoint, parts[0], images[:9], None, settings)
-    build_index(tiny_checkpoint, parts[1], images[9:], texts, settings)
+    settings = BuildSettings(filter_fields=("n",))
+    texts = made_up(["s", "t"])
+    write_made_up(parts[0], dtype, images=made_up(list("abcd"), n=[1, 2, 3, 4]), settings=settings)
+    write_made_up(parts[1], dtype, images=made_up(["e", "f"]), texts=texts, settings=settings)
     merge_indexes(parts, tmp_path / "merged")
     expected = contents(parts[0], "images") | contents(parts[1], "images")
     assert contents(tmp_path / "merged", "images") == expected
     assert contents(tmp_path / "merged", "texts") == contents(parts[1], "texts")
     with open_index(tmp_path / "merged") as opened:
-        assert opened.collection("images").entry.filter_fields == ["number"]
+        collection = opened.collection("images")
+        assert collection.entry.filter_fields == ["n"]
+        for row in dict(collection.items.ids()).values():
+            assert collection.order(
+                FirstStageQuery(collection.embedding(row), 1, 1)
+            ).rows.tolist() == [row]
         if dtype == "4bit":
             books = [np.load(generation_folder(part, 1) / "images/centroids.npy") for part in parts]
             merged = np.load(generation_folder(tmp_path / "merged", 1) / "images/centroids.npy")
             np.testing.assert_array_equal(merged, np.concatenate(books))
 
 
-def test_what_was_added_to_a_part_and_removed_from_it_counts(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+def test_additions_to_a_part_and_deletions_from_it_count(
+    tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]
 ) -> None:
     parts = [tmp_path / "a", tmp_path / "b"]
-    build_index(tiny_checkpoint, parts[0], images[:6], None, SETTINGS)
-    build_index(tiny_checkpoint, parts[1], images[6:12], None, SETTINGS)
-    checkpoint = load_checkpoint(tiny_checkpoint)
-    writer = ChangesWriter(parts[0], checkpoint.model_id)
-    writer.delete("images", [images[0].id, images[4].id])
-    add_items(writer, checkpoint.model, "images", images[12:15], AddSettings())
-    writer.close()
-    writer = ChangesWriter(parts[1], checkpoint.model_id)
+    write_made_up(parts[0], images=made_up(list("abcdef")))
+    write_made_up(parts[1], images=made_up(list("ghi")))
+    model_id = read_model_id(parts[0] / "model")
+    with closing(ChangesWriter(parts[0], model_id)) as writer:
+        writer.delete("images", ["a", "e"])
+        writer.add("images", made_up(["x", "y"]), "error")
     # Removed there, so that it is in one part alone; a removed id may come from another part.
-    add_items(writer, checkpoint.model, "images", [images[0]], AddSettings())
-    writer.close()
+    with closing(ChangesWriter(parts[1], model_id)) as writer:
+        writer.add("images", made_up(["a"], seed=1), "error")
     expected = contents(parts[0], "images") | contents(parts[1], "images")
-    report = merge_indexes(parts, tmp_path / "merged")
-    assert report.counts == {"images": 14}
+    assert merge_indexes(parts, tmp_path / "merged").counts == {"images": 10}
     merged = contents(tmp_path / "merged", "images")
     assert merged == expected
-    assert list(merged) == [
-        item.id for item in (*images[1:4], images[5], *images[12:15], *images[6:12], images[0])
-    ]
+    assert "".join(merged) == "bcdfxyghia"
 
 
-def test_a_merged_index_is_searched_as_a_whole(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], texts: list[TextItem]
+@pytest.mark.parametrize(
+    ("parts", "out", "kind", "message"),
+    [
+        ([], "out", InputError, "at least one index"),
+        (["one", "two"], "two", InputError, "one of the indexes to merge"),
+        (["one", "none"], "out", IndexNotReadyError, "no index here"),
+        (["one", "two"], "out", InputError, r"images: id 'd' is in .*one and in .*two"),
+        (["one", "one"], "out", InputError, "one: given twice"),
+        (
+            ["one", "float16"],
+            "out",
+            IndexMismatchError,
+            r"float16: images: tokens .*expected int8, got fl",
+        ),
+    ],
+)
+def test_parts_that_do_not_belong_together_are_refused(
+    small_parts: Path, parts: list[str], out: str, kind: type[Exception], message: str
 ) -> None:
-    parts = [tmp_path / "a", tmp_path / "b"]
-    build_index(tiny_checkpoint, parts[0], images[:12], texts[:3])
-    build_index(tiny_checkpoint, parts[1], images[12:], texts[3:])
-    merge_indexes(parts, tmp_path / "merged")
-    with open_index(tmp_path / "merged") as opened:
-        collection = opened.collection("images")
-        for item in images:
-            row = dict(collection.items.ids())[item.id]
-            assert collection.order(
-                FirstStageQuery(collection.embedding(row), 1, 1)
-            ).rows.tolist() == [row]
+    before = published_generations(small_parts / out)
+    with pytest.raises(kind, match=message):
+        merge_indexes([small_parts / part for part in parts], small_parts / out)
+    assert published_generations(small_parts / out) == before
 
 
-def test_what_does_not_belong_together_is_refused(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], texts: list[TextItem]
-) -> None:
-    one, two, out = tmp_path / "one", tmp_path / "two", tmp_path / "out"
-    build_index(tiny_checkpoint, one, images[:4], None, SETTINGS)
-    with pytest.raises(InputError, match="at least one index"):
-        merge_indexes([], out)
-    with pytest.raises(InputError, match="one of the indexes to merge"):
-        merge_indexes([one, two], two)
-    with pytest.raises(IndexNotReadyError):
-        merge_indexes([one, two], out)
-    build_index(tiny_checkpoint, two, images[3:6], texts, SETTINGS)
-    with pytest.raises(InputError, match=r"images: id 'photo 3' is in .*one and in .*two"):
-        merge_indexes([one, two], out)
-    with pytest.raises(InputError, match="one: given twice"):
-        merge_indexes([one, one], out)
-    float16 = tmp_path / "float16"
-    build_index(tiny_checkpoint, float16, images[6:8], None, BuildSettings())
-    with pytest.raises(
-        IndexMismatchError, match=r"float16: images: tokens .*expected int8, got fl"
-    ):
-        merge_indexes([one, float16], out)
-    assert published_generations(out) == []
+@pytest.fixture(scope="module")
+def small_parts(
+    tmp_path_factory: pytest.TempPathFactory,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+) -> Path:
+    """Indexes that share an item, or have another form of tokens."""
+    root = tmp_path_factory.mktemp("parts")
+    write_made_up(root / "one", "int8", images=made_up(list("abcd")))
+    write_made_up(root / "two", "int8", images=made_up(list("de")), texts=made_up(["t"]))
+    write_made_up(root / "float16", images=made_up(["f"]))
+    return root
 
 
 def test_another_model_is_refused(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    build_index(tiny_checkpoint, one, images[:4], None, SETTINGS)
+    write_made_up(one, images=made_up(["a"]))
     model = load_checkpoint(tiny_checkpoint).model
     next(model.parameters()).data += 0.5
     save_checkpoint(tmp_path / "other", model)
-    build_index(tmp_path / "other", two, images[4:8], None, SETTINGS)
+    build_index(tmp_path / "other", two, images[4:5], None)
     with pytest.raises(IndexMismatchError, match=r"two: model of .*one: expected .*, got "):
         merge_indexes([one, two], tmp_path / "out")
     with pytest.raises(IndexMismatchError, match="model"):
@@ -202,20 +207,36 @@ def test_left_out_items_are_those_of_all_parts(
 
 def test_a_calibration_stays_where_all_parts_have_the_same(
     tmp_path: Path,
-    tiny_checkpoint: Path,
-    images: list[ImageItem],
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
     make_calibration: Callable[..., Calibration],
 ) -> None:
-    checkpoint = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
-    model_id = load_checkpoint(checkpoint).model_id
-    for number, photos in enumerate((40, 40, 50)):
-        write_calibration(checkpoint, make_calibration(model_id, photos))
-        part = images[2 * number : 2 * number + 2]
-        build_index(checkpoint, tmp_path / f"part {number}", part, None, SETTINGS)
-    same, other = [tmp_path / "part 0", tmp_path / "part 1"], tmp_path / "part 2"
-    merge_indexes(same, tmp_path / "same")
-    with open_index(tmp_path / "same") as index:
-        assert index.manifest.calibration == make_calibration(model_id, 40)
-    merge_indexes([*same, other], tmp_path / "different")
-    with open_index(tmp_path / "different") as index:
-        assert index.manifest.calibration is None
+    parts = [tmp_path / name for name in "abc"]
+    for part, photos in zip(parts, (40, 40, 50), strict=True):
+        write_made_up(part, images=made_up([part.name]))
+        store_calibration(part, make_calibration(read_model_id(part / "model"), photos))
+    for merged, kept in ((parts[:2], True), (parts, False)):
+        out = tmp_path / f"of {len(merged)}"
+        merge_indexes(merged, out)
+        found = read_manifest(generation_folder(out, 1)).calibration
+        expected = read_manifest(generation_folder(parts[0], 2)).calibration
+        assert found == (expected if kept else None)
+
+
+ONE, TWO, THREE = Path("one"), Path("two"), Path("three")
+
+
+def test_ids_that_all_differ_pass_and_leave_nothing(tmp_path: Path) -> None:
+    ids = {ONE: iter([str(row) for row in range(2500)]), TWO: iter(["a", "A", "a ", "ä"])}
+    check_ids_differ(tmp_path, "images", ids, NullProgress())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [0, 999, 1000, 2499])
+def test_an_id_in_two_indexes_is_named_with_both(tmp_path: Path, place: int) -> None:
+    last = [f"other {row}" for row in range(2500)]
+    last[place] = "7"
+    ids = {ONE: iter(["a"]), TWO: iter(map(str, range(10))), THREE: iter(last)}
+    with pytest.raises(InputError, match="texts: id '7' is in two and in three"):
+        check_ids_differ(tmp_path, "texts", ids, NullProgress())
+    assert list(tmp_path.iterdir()) == []

@@ -2,17 +2,17 @@ import contextlib
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from aladin_index.building.builder import build_index
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.errors import (
     IndexCorruptError,
@@ -39,7 +39,7 @@ def test_an_open_index_holds_what_was_built(
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty", "a file"])
-def test_where_nothing_was_published_nothing_is_ready(tmp_path: Path, name: str) -> None:
+def test_a_folder_without_an_index_is_not_ready(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "a file").touch()
     with pytest.raises(IndexNotReadyError):
@@ -75,8 +75,9 @@ def test_damage_that_cannot_be_read_is_an_error_of_the_index(index_copy: Path) -
     for path in files(index_copy):
         content = path.read_bytes()
         path.write_bytes(bytes(byte ^ 0xFF for byte in content[:256]) + content[256:])
+        encodes = path.parent.name == "model"
         with contextlib.suppress(SearchIndexError):
-            open_index(index_copy).close()
+            open_index(index_copy, encodes=encodes).close()
         path.write_bytes(content)
 
 
@@ -102,12 +103,16 @@ def test_a_loaded_checkpoint_is_used_again(published: Path) -> None:
 
 
 def test_readers_see_the_old_generation_or_the_new_one(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    made_up: Callable[..., ItemBatch],
+    write_made_up: Callable[..., int],
 ) -> None:
     """Readers open and search all the while that generations of different sizes are published."""
     out = tmp_path / "index"
     sizes = {generation: 3 * generation for generation in range(1, 6)}
-    build_index(tiny_checkpoint, out, images[:3], None)
+    ids = [f"photo {number}" for number in range(15)]
+    write_made_up(out, images=made_up(ids[:3]))
     checkpoint = load_checkpoint(tiny_checkpoint)
     seen: set[int] = set()
     faults: list[object] = []
@@ -136,8 +141,7 @@ def test_readers_see_the_old_generation_or_the_new_one(
     while 1 not in seen and not faults:
         time.sleep(0.01)
     for generation in range(2, 6):
-        settings = BuildSettings(ann="exact")
-        build_index(tiny_checkpoint, out, images[: sizes[generation]], None, settings)
+        write_made_up(out, images=made_up(ids[: sizes[generation]]))
     done.set()
     for thread in threads:
         thread.join(timeout=30)

@@ -1,5 +1,7 @@
 import shutil
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,38 +9,23 @@ import pytest
 from aladin_index.building.builder import build_index
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.source_items import ImageItem, TextItem, stored_form
+from aladin_index.encode.source_items import TextItem
 from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import IndexCorruptError, IndexNotReadyError
-from aladin_network.inference import encode_photos
-from aladin_network.photos.decoding import read_image
-from aladin_network.types import NullProgress
-
-
-class Bytes(NullProgress):
-    """Counts what is read."""
-
-    total, done = 0, 0
-
-    def start(self, total: int | None, unit: str) -> None:
-        assert unit == "bytes"
-        self.total = total or 0
-
-    def advance(self, count: int = 1) -> None:
-        self.done += count
+from tests.index.progress import CountedProgress
 
 
 def test_a_sound_index_is_read_whole(published: Path) -> None:
-    progress = Bytes()
+    progress = CountedProgress()
     report = verify_index(published, progress)
     assert report.generations == [1]
     assert report.files == 3 + 2 * 6  # the model's, and six of each collection
-    assert progress.done == progress.total == report.bytes
+    assert progress.pieces == [("bytes", report.bytes, report.bytes)]
 
 
 def test_one_changed_byte_anywhere_is_named(index_copy: Path) -> None:
@@ -84,7 +71,7 @@ def test_a_generation_stays_while_it_is_verified(published: Path, tmp_path: Path
     with closing(ChangesWriter(root, model_id)) as writer:
         writer.delete("images", ["photo 3"])
 
-    class Compacting(Bytes):
+    class Compacting(CountedProgress):
         def start(self, total: int | None, unit: str) -> None:
             super().start(total, unit)
             assert compact_index(root, keep=0).in_use == [1]
@@ -95,22 +82,14 @@ def test_a_generation_stays_while_it_is_verified(published: Path, tmp_path: Path
     assert verify_index(root).generations == [2]
 
 
-def test_what_was_added_later_is_read_too(
-    index_copy: Path, images: list[ImageItem], tiny_checkpoint: Path
+def test_added_items_and_photos_are_verified(
+    index_copy: Path, made_up: Callable[..., ItemBatch]
 ) -> None:
-    photo = UploadedPhoto(images[0].path.read_bytes())
-    checkpoint = load_checkpoint(tiny_checkpoint)
-    encoding = encode_photos(checkpoint.model, [read_image(images[0].path)])
-    item = stored_form(images[0], (1, 1))._replace(id="uploaded", path=photo.path)
+    photo = UploadedPhoto(b"bytes of a photo")
+    new = made_up(["uploaded"])
+    new = replace(new, items=[new.items[0]._replace(path=photo.path)], photos=[photo])
     before = verify_index(index_copy)
-    with closing(ChangesWriter(index_copy, checkpoint.model_id)) as writer:
-        new = ItemBatch(
-            items=[item],
-            embeddings=encoding.embedding,
-            tokens=encoding.tokens[encoding.mask],
-            lengths=encoding.mask.sum(axis=1),
-            photos=[photo],
-        )
+    with closing(ChangesWriter(index_copy, read_model_id(index_copy / "model"))) as writer:
         writer.add("images", new, "error")
     report = verify_index(index_copy)
     assert report.files == before.files + 2  # a database and a photo

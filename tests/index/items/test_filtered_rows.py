@@ -211,7 +211,7 @@ def added_in_steps(connection: sqlite3.Connection, filter: Filter, ends: list[in
     return rows
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     items=st.lists(metadata, min_size=1, max_size=12),
     spec=specs,

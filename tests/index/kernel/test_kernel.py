@@ -165,7 +165,7 @@ def test_several_queries_have_their_own_candidates(kernel: Kernel, path: int) ->
     assert scores.tolist() == [first[2], first[0], first[1], last[1]]
 
 
-def test_what_is_not_there_is_refused(kernel: Kernel) -> None:
+def test_rows_and_centroids_that_do_not_exist_are_refused(kernel: Kernel) -> None:
     store = make_store("4bit", 8, [3, 1])
     query = Queries([vectors(2, 8, seed=1)], are_regions=False)
 

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -10,8 +11,10 @@ from aladin_index.measure.evaluate import (
 )
 from aladin_index.search.results import HitStages, SearchHit, Stage
 from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.errors import InputError
+from aladin_network.inference import encode_texts
 from aladin_network.scoring.metrics import retrieval_ranks
-from aladin_network.types import NullProgress
+from tests.index.progress import CountedProgress
 from tests.index.searching import run_search
 
 
@@ -26,7 +29,7 @@ def test_with_all_as_candidates_the_ranks_are_those_of_the_score_matrix(
     images: list[ImageItem],
     texts: list[TextItem],
 ) -> None:
-    progress = Counter()
+    progress = CountedProgress()
     queries = evaluation_queries(
         searcher,
         [item.id for item in images],
@@ -50,10 +53,10 @@ def test_with_all_as_candidates_the_ranks_are_those_of_the_score_matrix(
     assert served.text_to_image.median_ms > 0
     r1 = float((served.ranks.text_to_image < 1).double().mean()) * 100
     assert served.metrics.text_to_image.r1 == pytest.approx(r1)
-    assert progress.done == progress.total == 16 + 8
+    assert progress.pieces == [("queries", 24, 24)]
 
 
-def test_what_the_first_stage_misses_ranks_last(
+def test_answers_that_are_no_candidates_rank_last(
     searcher: TwoStageSearcher, images: list[ImageItem], captions: list[EvaluationText]
 ) -> None:
     queries = evaluation_queries(searcher, [item.id for item in images], captions)
@@ -113,14 +116,46 @@ def test_ties_count_against_us(right: set[str], rank: int) -> None:
     assert rank_as_served(hits, right, 10) == rank
 
 
-class Counter(NullProgress):
-    """Counts the queries."""
+def test_captions_ask_for_their_photo_and_photos_for_their_captions(
+    searcher: TwoStageSearcher, images: list[ImageItem], captions: list[EvaluationText]
+) -> None:
+    # The photos in another order: places are those of the photos that ask.
+    ids = [item.id for item in reversed(images)]
+    progress = CountedProgress()
+    queries = evaluation_queries(searcher, ids, captions, progress)
+    assert [question.right for question in queries.texts] == [
+        {f"photo {number // 2}"} for number in range(9)
+    ]
+    assert [question.right for question in queries.images] == [
+        {"text 8"},
+        {"text 6", "text 7"},
+        {"text 4", "text 5"},
+        {"text 2", "text 3"},
+        {"text 0", "text 1"},
+    ]
+    assert queries.image_of_text.tolist() == [4, 4, 3, 3, 2, 2, 1, 1, 0]
+    assert progress.pieces == [("questions encoded", 14, 14)]
+    model = searcher.index.checkpoint.model
+    for text, question in zip(captions, queries.texts, strict=True):
+        alone = encode_texts(model, [text.text])
+        np.testing.assert_allclose(question.query.embedding, alone.embedding, atol=1e-6)
+        np.testing.assert_allclose(question.query.item_tokens(0), alone.item_tokens(0), atol=1e-6)
+    stored, _ = searcher.stored_query("photo 4")[:2]
+    assert np.array_equal(queries.images[0].query.tokens, stored.tokens)
 
-    total, done = 0, 0
 
-    def start(self, total: int | None, unit: str) -> None:
-        assert unit == "queries"
-        self.total = total or 0
-
-    def advance(self, count: int = 1) -> None:
-        self.done += count
+def test_ids_have_to_be_in_the_index(
+    searcher: TwoStageSearcher, images: list[ImageItem], captions: list[EvaluationText]
+) -> None:
+    ids = [item.id for item in images]
+    with pytest.raises(InputError, match="1 of the images to evaluate are not in the index"):
+        evaluation_queries(searcher, [*ids, "photo 99"], captions)
+    unknown = EvaluationText("text 99", "two dogs", ids[0])
+    with pytest.raises(InputError, match="1 of the texts to evaluate are not in the index"):
+        evaluation_queries(searcher, ids, [*captions, unknown])
+    with pytest.raises(
+        InputError, match="text 'text 0' belongs to 'photo 0', which is not among the images"
+    ):
+        evaluation_queries(searcher, ids[1:], captions)
+    with pytest.raises(InputError, match="nothing to evaluate: 23 images, 0 texts"):
+        evaluation_queries(searcher, ids, [])

@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional as F
 
 import aladin_index.measure.fidelity
 from aladin_index.measure.fidelity import (
@@ -14,14 +12,10 @@ from aladin_index.measure.fidelity import (
     two_stage_ms,
 )
 from aladin_network.scoring.fusion import DirectionFusion
+from tests.index.vectors import unit_vectors
 
 COUNT, QUERIES, DIM, TOKEN_DIM = 120, 9, 8, 4
 FUSION = DirectionFusion(weight=0.6, align_std=0.5, match_std=0.2)
-
-
-def unit_vectors(count: int, dim: int, seed: int) -> np.ndarray:
-    generator = torch.Generator().manual_seed(seed)
-    return F.normalize(torch.randn(count, dim, generator=generator), dim=1).numpy()
 
 
 @pytest.fixture
@@ -80,7 +74,7 @@ def test_tops_are_those_of_scoring_every_item(
         assert tops.places[place].tolist() == [order.index(row) for row in expected]
 
 
-def test_what_is_found_is_what_two_stages_keep(
+def test_fidelity_is_the_share_that_two_stages_keep(
     make_collection, embeddings: np.ndarray, tokens: list[np.ndarray], queries: TuneQueries
 ) -> None:
     collection = make_collection(embeddings, tokens)

@@ -23,7 +23,7 @@ from aladin_index.measure.tune import fewest_enough, tune_index
 from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import ConfigError
 from aladin_network.inference import encode_texts
 from aladin_network.model import AladinModel
@@ -111,7 +111,7 @@ def test_files_are_copied_where_they_cannot_be_shared(
 
 
 def test_pending_changes_go_along(index_copy: Path) -> None:
-    model_id = load_checkpoint(index_copy / "model").model_id
+    model_id = read_model_id(index_copy / "model")
     with closing(ChangesWriter(index_copy, model_id)) as writer:
         writer.delete("images", ["photo 3"])
     tune_index(index_copy, OPTIONS)
@@ -122,7 +122,7 @@ def test_pending_changes_go_along(index_copy: Path) -> None:
         assert index.collection("images").count == 22
 
 
-def test_what_cannot_be_reached_is_said_and_the_best_is_stored(index_copy: Path) -> None:
+def test_an_unreachable_fidelity_warns_and_stores_the_best(index_copy: Path) -> None:
     report = tune_index(
         index_copy, TuneOptions(fidelity=1.0, at=2, num_queries=20, max_candidates=2)
     )

@@ -84,7 +84,7 @@ def test_a_compaction_writes_them_for_its_items(root: Path, made_up: MakeItems) 
         assert collection_of(index, "images").entry.count == 7
 
 
-def test_other_indexes_have_none_until_a_search(
+def test_bounds_are_not_stored_for_other_kinds_of_index(
     tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]
 ) -> None:
     write_made_up(tmp_path / "index", images=made_up(list("abc")), texts=made_up(["s"]))
@@ -112,7 +112,7 @@ def test_a_large_collection_has_none(
     assert manifest.texts is not None and manifest.texts.bounds is not None
 
 
-def test_they_are_verified_and_counted(root: Path) -> None:
+def test_stored_bounds_are_verified_and_counted(root: Path) -> None:
     folder = generation_folder(root, 1)
     manifest = read_manifest(folder)
     sizes = {name: manifest.files[f"images/{name}"].bytes for name in BOUND_FILES}

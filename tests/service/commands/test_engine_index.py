@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.milvus import EngineOptions
 from aladin_index.format.layout import EngineLocation
 from aladin_service.cli import app
 from tests.index.engines.memory_engine import MemoryEngine

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
-from aladin_index.engines.client import EngineQuery, FoundItem
+from aladin_index.engines.milvus import EngineQuery, FoundItem
 from tests.index.engines.memory_engine import MemoryEngine
 from tests.service.engine_world import EngineWorld, SlowEngine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.milvus import EngineOptions
 from aladin_index.format.layout import EngineLocation, location_of
 from aladin_network.types import TARGETS
 from aladin_service.cli import app

@@ -1,11 +1,19 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from aladin_index.measure.curve_points import Draws, PhotoBootstrap
+from aladin_index.measure.curve_points import Draws, PhotoBootstrap, search_times
+from aladin_index.measure.evaluate import EvaluationQueries
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Term
+from aladin_index.search.results import SearchAnswer, TookMs
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.graphs.threads import compute_threads, set_compute_threads
 from aladin_network.scoring.bootstrap import paired_bootstrap
 from aladin_network.scoring.metrics import Ranks
+from aladin_network.types import NullProgress, Target
 
 # Three photos with two, one and three captions, the captions in no order.
 IMAGE_OF_TEXT = torch.tensor([0, 2, 1, 2, 0, 2])
@@ -82,7 +90,39 @@ def test_a_difference_of_rsums_is_that_of_the_paired_bootstrap() -> None:
     assert estimate.low < estimate.value < estimate.high
 
 
-def test_what_all_photos_share_has_no_interval() -> None:
+def test_equal_values_have_no_interval() -> None:
     bootstrap = PhotoBootstrap(IMAGE_OF_TEXT, resamples=20)
     sure = bootstrap.mean_of_texts(torch.full((6,), 7.0, dtype=torch.float64))
     assert sure.estimate() == pytest.approx((7.0, 7.0, 7.0))
+
+
+def test_each_question_is_asked_with_all_numbers_before_the_next(
+    tied: TwoStageSearcher, monkeypatch: pytest.MonkeyPatch, tied_queries: EvaluationQueries
+) -> None:
+    asked: list[tuple[int, int, int]] = []
+    search = TwoStageSearcher.search
+    questions = tied_queries.texts[:3]
+
+    def recorded(
+        self: TwoStageSearcher, query: Term, target: Target, options: SearchOptions
+    ) -> SearchAnswer:
+        number = options.candidates or 0
+        asked.append((number, options.k, compute_threads()))
+        result = search(self, query, target, options)
+        # The question's number and that of the candidates are in the time.
+        row = (len(asked) - 1) // 2
+        took_ms = {"retrieve": 10.0 * row, "rerank": float(asked[-1][0]), "total": 1000.0}
+        return replace(result, took_ms=TookMs(decode=500.0, encode=500.0, **took_ms))
+
+    monkeypatch.setattr(TwoStageSearcher, "search", recorded)
+    threads = compute_threads()
+    set_compute_threads(2)
+    try:
+        times = search_times(tied, questions, "text", "images", [1, 15], NullProgress())
+        assert compute_threads() == 2
+    finally:
+        set_compute_threads(threads)
+    few, many = (1, 1, 1), (15, 10, 1)
+    assert [sorted(asked[start : start + 2]) for start in (0, 2, 4)] == [[few, many]] * 3
+    assert [each.median_ms for each in times] == pytest.approx([11.0, 25.0])
+    assert [each.p95_ms for each in times] == pytest.approx([20.0, 34.0])

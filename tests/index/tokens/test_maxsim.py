@@ -102,9 +102,7 @@ def test_scores_are_those_of_maxsim_on_the_stored_tokens(
 
 @pytest.mark.parametrize("dtype", TOKEN_DTYPES)
 @pytest.mark.parametrize("modality", ["text", "image"])
-def test_scores_are_the_sums_of_the_similarities_that_are_told(
-    engine: str, dtype: Any, modality: Any
-) -> None:
+def test_scores_are_sums_of_the_best_similarities(engine: str, dtype: Any, modality: Any) -> None:
     # Words with one large value are rounded most coarsely, and a text that repeats itself adds the
     # same error up: the product of the decoded tokens is further than 1e-4 from the scores.
     random = np.random.default_rng(4)
@@ -208,7 +206,7 @@ def test_a_row_that_is_not_there_is_the_callers_mistake() -> None:
 
 
 @pytest.mark.skipif("native" not in ENGINES, reason="the native kernel is not compiled here")
-def test_a_damaged_store_is_said_to_be_one() -> None:
+def test_scoring_a_damaged_store_raises_index_corrupt() -> None:
     store = make_store("4bit")
     assert store.stored.centroid_ids is not None
     store.stored.centroid_ids[:] = 9999

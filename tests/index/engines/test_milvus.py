@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery
 from aladin_index.engines.index_kinds import INDEX_KINDS
+from aladin_index.engines.milvus import EngineClient, EngineOptions, EngineQuery
 from aladin_index.engines.rows import EngineItem
 from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
@@ -85,7 +85,7 @@ def test_items_come_back_as_they_were_put_in(
     assert engine.fetch(generation, "images", []) == []
 
 
-def test_what_is_written_is_found_at_once(engine: EngineClient, generation: int) -> None:
+def test_writes_are_visible_to_the_next_read(engine: EngineClient, generation: int) -> None:
     entries, codec = filled(engine, generation), codec_of("4bit")
     for round in range(5):
         moved = entry(100 + round, codec)
@@ -147,7 +147,7 @@ def test_a_generation_is_live_at_once_and_others_can_go(milvus_server: MilvusSer
         assert (neighbour.generations(), neighbour.live_generation()) == ([3], None)
 
 
-def test_a_side_that_is_not_there_is_said_so(engine: EngineClient) -> None:
+def test_a_missing_collection_raises_engine_error(engine: EngineClient) -> None:
     query = unit(np.random.default_rng(0), EMBEDDING_DIM)
     for call in (
         lambda: engine.search(EngineQuery(generation=9, target="texts", embedding=query, count=1)),
@@ -230,7 +230,7 @@ def test_a_parameter_or_kind_that_there_is_not_is_refused() -> None:
             connect(location)
 
 
-def test_a_server_that_is_not_there_is_told_soon() -> None:
+def test_an_unreachable_server_raises_unavailable() -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
     with closing(connect(EngineLocation(url=url, name="n"))) as engine:
         with pytest.raises(EngineUnavailableError):

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from aladin_index.engines.collections import (
     CollectionShape,
     create_collection,
-    read_record,
     seal,
-    write_record,
 )
 from aladin_index.engines.connection import ENGINE, ONCE, Connection, Consistency
+from aladin_index.engines.filter_fields import EXTENTS, TERMS, expression, quoted
 from aladin_index.engines.index_kinds import (
     EXACT,
     GRAPH,
@@ -32,23 +31,20 @@ from aladin_index.engines.index_kinds import (
     search_params,
     widths_of,
 )
+from aladin_index.engines.record import read_record, write_record
 from aladin_index.engines.rows import (
-    EXTENTS,
     ITEM,
     KEY,
     MATCH,
     MAX_TERMS,
     MAX_TEXT_BYTES,
-    TERMS,
     CollectionForm,
     CollectionSchema,
     EngineItem,
     batches,
     entry_of,
-    expression,
     key_of,
     parts_of,
-    quoted,
     row_of,
 )
 from aladin_index.format.layout import EngineLocation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_index.engines.client import PARTS, collection_name, generations_of
+from aladin_index.engines.milvus import PARTS, collection_name, generations_of
 
 
 def test_a_name_tells_its_generation() -> None:
