@@ -104,7 +104,7 @@ def live_model(path: Path, engine: EngineOptions | None = None) -> Path:
         return live_model_folder(path)
     if not (path / MODELS).is_dir():
         return path / MODEL
-    from aladin_index.engines.record import read_generation, require_live
+    from aladin_index.engines.milvus import read_generation, require_live
 
     with closing(connect(location, engine)) as client:
         record = read_generation(client, require_live(client, path))

@@ -8,8 +8,8 @@ from types import TracebackType
 
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.engine_collection import EngineCollection
-from aladin_index.engines.milvus import EngineClient
-from aladin_index.engines.record import GenerationRecord, read_generation, require_live
+from aladin_index.engines.milvus import EngineClient, read_generation, require_live
+from aladin_index.engines.record import GenerationRecord
 from aladin_index.format.layout import EngineLocation
 from aladin_index.format.manifest import Manifest, check_lengths
 from aladin_index.format.models import model_folder

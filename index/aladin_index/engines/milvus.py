@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from aladin_index.engines.index_kinds import (
     search_params,
     widths_of,
 )
-from aladin_index.engines.record import read_record, write_record
+from aladin_index.engines.record import GenerationRecord, is_whole, read_record, write_record
 from aladin_index.engines.rows import (
     ITEM,
     KEY,
@@ -49,7 +50,7 @@ from aladin_index.engines.rows import (
 )
 from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import Filter
-from aladin_network.errors import ConfigError, EngineError
+from aladin_network.errors import ConfigError, EngineError, IndexNotReadyError
 from aladin_network.types import TARGETS, Target
 
 Part = Target | Literal["record"]
@@ -392,3 +393,20 @@ class EngineClient:
 def _one_of(keys: Sequence[str]) -> str:
     """Return the expression for rows with one of some keys, which are hexadecimal."""
     return f"{KEY} in [{', '.join(map(quoted, keys))}]"
+
+
+def require_live(client: EngineClient, path: Path) -> int:
+    """Return the live generation."""
+    generation = client.live_generation()
+    if generation is None:
+        raise IndexNotReadyError(f"{path}: nothing was pushed to {ENGINE} yet")
+    return generation
+
+
+def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
+    """Read the record of a generation."""
+    pieces = client.read_record(generation)
+    where = f"{ENGINE}: generation {generation}"
+    if pieces is None or not is_whole(pieces):
+        raise IndexNotReadyError(f"{where} is missing or incomplete")
+    return GenerationRecord.read(pieces, where)

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.search_width import ChosenSearchWidth, choose, is_saturated, sample_queries
 from aladin_index.engines.connection import ENGINE
-from aladin_index.engines.milvus import EngineClient, EngineQuery
-from aladin_index.engines.record import CHANGED, SOURCE, GenerationRecord, is_whole, read_generation
+from aladin_index.engines.milvus import EngineClient, EngineQuery, read_generation
+from aladin_index.engines.record import CHANGED, SOURCE, GenerationRecord, is_whole
 from aladin_index.engines.rows import CollectionSchema, EngineItem
 from aladin_index.format.disk import lock_file
 from aladin_index.format.layout import CURRENT, MODEL, EngineLocation, location_of, write_location
@@ -349,14 +349,7 @@ def _schema(collection: FileCollection) -> CollectionSchema:
 
 def entries_of(part: PackedBatch) -> list[EngineItem]:
     """Return items in the form for Milvus; the arrays are views."""
-    ends = np.cumsum(part.lengths).tolist()
-    starts = [0, *ends[:-1]]
-    return [
-        EngineItem(
-            item, part.embeddings[place], part.tokens.take(slice(starts[place], ends[place]))
-        )
-        for place, item in enumerate(part.items)
-    ]
+    return [EngineItem(*each) for each in part.each()]
 
 
 class NearestSoFar:

@@ -14,8 +14,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +31,8 @@ from aladin_network.errors import (
     EngineError,
     IndexCorruptError,
     IndexMismatchError,
-    IndexNotReadyError,
 )
 from aladin_network.types import Target
-
-if TYPE_CHECKING:
-    from aladin_index.engines.milvus import EngineClient
 
 # Names of the pieces; the first one marks a generation as complete.
 MANIFEST, SOURCE, CHANGED = "manifest.json", "source.json", "changed"
@@ -207,20 +202,3 @@ def read_record(connection: Connection, collection: str) -> dict[str, bytes] | N
             return {name: base64.b64decode(text) for name, text in json.loads(whole).items()}
         time.sleep(_WAIT_S)
     raise EngineError(ENGINE, f"the record in {collection} is incomplete")
-
-
-def require_live(client: EngineClient, path: Path) -> int:
-    """Return the live generation."""
-    generation = client.live_generation()
-    if generation is None:
-        raise IndexNotReadyError(f"{path}: nothing was pushed to {ENGINE} yet")
-    return generation
-
-
-def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
-    """Read the record of a generation."""
-    pieces = client.read_record(generation)
-    where = f"{ENGINE}: generation {generation}"
-    if pieces is None or not is_whole(pieces):
-        raise IndexNotReadyError(f"{where} is missing or incomplete")
-    return GenerationRecord.read(pieces, where)

@@ -13,8 +13,8 @@ import numpy as np
 from aladin_index.changes.encoded import AnyBatch
 from aladin_index.changes.writable import AddOutcome, outcome_of
 from aladin_index.changes.writer import AddReport, DeleteReport
-from aladin_index.engines.milvus import EngineClient
-from aladin_index.engines.record import GenerationRecord, read_generation, require_live
+from aladin_index.engines.milvus import EngineClient, read_generation, require_live
+from aladin_index.engines.record import GenerationRecord
 from aladin_index.engines.rows import EngineItem, is_unicode, item_text
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem

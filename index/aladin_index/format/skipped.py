@@ -130,12 +130,7 @@ def skipped_of(root: Path, generation: int, target: Target) -> list[SkippedItem]
 
 
 def read_skipped_summary(root: Path, manifest: Manifest) -> SkippedSummary:
-    """Return what an index in files lacks; a list of a build that is damaged counts as empty.
-
-    Args:
-        root: Index folder.
-        manifest: Manifest of one of its generations.
-    """
+    """Return what an index in files lacks; a list of a build that is damaged counts as empty."""
     items: list[SkippedItem] = []
     for target in manifest.targets:
         with suppress(IndexCorruptError):  # `aladin index verify` reports it

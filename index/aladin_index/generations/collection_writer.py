@@ -221,12 +221,7 @@ class FittedPhotos:
 def live_parts(
     collection: FileCollection, items_at_a_time: int = ITEMS_AT_A_TIME
 ) -> Iterator[PackedBatch]:
-    """Yield the live items of a collection in row order, with tokens in their stored form.
-
-    Args:
-        collection: Collection at one moment; later changes are not seen.
-        items_at_a_time: Maximum number of items in a part.
-    """
+    """Yield the live items of a collection in row order, with tokens in their stored form."""
     selection, base, changes = collection.selection, collection.base, collection.changes
     rows = base.entry.count if changes is None else changes.rows
     live = np.arange(rows) if selection is None else selection.rows

@@ -84,10 +84,6 @@ def changed_at_s(root: Path, manifest: Manifest) -> float | None:
     """Return when a generation became live or its items last changed, in seconds since 1970.
 
     None if the files are gone.
-
-    Args:
-        root: Index folder.
-        manifest: Manifest of the live generation.
     """
     try:
         times_ns = [(root / CURRENT).stat().st_mtime_ns]

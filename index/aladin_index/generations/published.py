@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +52,6 @@ from aladin_index.items.uploaded_photos import sweep_photos
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_files import correction_id, is_fitted_with
 from aladin_network.errors import IndexMismatchError, InputError, SearchIndexError
-from aladin_network.files import describe_files
 from aladin_network.types import TARGETS, Target
 
 # Commands whose generation contains none of the changes of the previous one.
@@ -120,26 +119,12 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
         return RollbackReport(live, undone, to, pending, counts)
 
 
-class NewFiles(NamedTuple):
-    """Files of a generation that are not those of the previous one.
-
-    Attributes:
-        names: Paths below the generation's folder.
-        write: Writes them below a folder that has all other files, and returns the entries of the
-            collections that they belong to.
-    """
-
-    names: Sequence[str]
-    write: Callable[[Path], Mapping[Target, CollectionEntry]]
-
-
 def publish_entries(
     root: Path,
     manifest: Manifest,
     entries: Mapping[Target, CollectionEntry],
     made_by: MadeBy,
     calibration: Calibration | None = None,
-    new_files: NewFiles | None = None,
 ) -> int:
     """Publish a generation with the files and the changes of the previous one.
 
@@ -149,13 +134,9 @@ def publish_entries(
     old = generation_folder(root, manifest.generation)
     folder = root / NEW_GENERATION
     shutil.rmtree(folder, ignore_errors=True)
-    names = () if new_files is None else new_files.names
     for name in manifest.files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        if name not in names:
-            _share(old / name, folder / name)
-    if new_files is not None:
-        entries = {**entries, **new_files.write(folder)}
+        _share(old / name, folder / name)
     new = replace(
         manifest,
         generation=generation,
@@ -164,7 +145,6 @@ def publish_entries(
         images=entries.get("images", manifest.images),
         texts=entries.get("texts", manifest.texts),
         calibration=calibration or manifest.calibration,
-        files=manifest.files | describe_files(folder, names),
     )
     write_manifest(folder, new)
     publish_generation(root, folder, generation, with_changes_of(root, manifest.generation))

@@ -89,7 +89,7 @@ class Column:
         self._blocks: dict[int, BitMap] = {}
 
     def equal(self, values: Iterable[Value]) -> BitMap:
-        """Return the rows with one of some values of this column's kind."""
+        """Return the rows whose value equals one of `values`."""
         places = {self._place(value, right=False) for value in values if self._has(value)}
         found = [self._between(place, place + 1) for place in places]
         return BitMap.union(*found) if found else BitMap()

@@ -1,4 +1,4 @@
-"""Opening an index in an engine, and what is told of it."""
+"""Opening an index in an engine, and its description."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.engines.engine_index import describe_engine_index, open_engine_index
+from aladin_index.engines.milvus import read_generation
 from aladin_index.engines.push import PushReport
-from aladin_index.engines.record import CHANGED, MANIFEST, GenerationRecord, read_generation
+from aladin_index.engines.record import CHANGED, MANIFEST, GenerationRecord
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.generations.reader import SearchIndex
 from aladin_network.errors import (
@@ -141,12 +142,13 @@ def test_a_description_counts_items_and_changes(
     push(published)
     model_id = search_index.checkpoint.model_id
     folder, client = tmp_path / "remote", MemoryEngine(server)
-    told = describe_engine_index(folder, LOCATION, client)
-    assert (told.path, told.location) == (folder, LOCATION)
-    assert (told.generation, told.generations, told.model_id) == (2, [1, 2], model_id)
-    assert (told.counts, told.changed) == ({"images": 23, "texts": 16}, False)
+    facts = describe_engine_index(folder, LOCATION, client)
+    assert (facts.path, facts.engine) == (folder, LOCATION)
+    assert (facts.generation, facts.generations, facts.model.id) == (2, [1, 2], model_id)
+    counts = {target: each.count for target, each in facts.collections.items()}
+    assert (counts, facts.changed) == ({"images": 23, "texts": 16}, False)
     EngineWriter(folder, client, model_id).add("images", made_up(["x"]), "error")
-    told = describe_engine_index(folder, LOCATION, client)
-    assert (told.counts, told.changed) == ({"images": 24, "texts": 16}, True)
-    assert told.collections["images"].count == 23
-    assert np.isclose(told.collections["images"].ann.recall, 1)
+    facts = describe_engine_index(folder, LOCATION, client)
+    images = facts.collections["images"]
+    assert (images.count, images.built, facts.changed) == (24, 23, True)
+    assert np.isclose(images.ann.recall, 1)

@@ -14,7 +14,7 @@ import pytest
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.engines.engine_index import open_engine_index
-from aladin_index.engines.milvus import EngineQuery, FoundItem
+from aladin_index.engines.milvus import EngineQuery, FoundItem, read_generation
 from aladin_index.engines.push import (
     PushReport,
     PushSettings,
@@ -23,7 +23,6 @@ from aladin_index.engines.push import (
     push_index,
     rollback_engine,
 )
-from aladin_index.engines.record import read_generation
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.format.layout import location_of, write_location
 from aladin_index.format.manifest import AnnEntry, Manifest, RecallPoint

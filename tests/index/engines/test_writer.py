@@ -13,8 +13,8 @@ import pytest
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import AddReport
 from aladin_index.engines.engine_index import open_engine_index
+from aladin_index.engines.milvus import read_generation
 from aladin_index.engines.push import PushReport
-from aladin_index.engines.record import read_generation
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.collection import FirstStageQuery

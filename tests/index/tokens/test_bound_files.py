@@ -117,7 +117,8 @@ def test_stored_bounds_are_verified_and_counted(root: Path) -> None:
     manifest = read_manifest(folder)
     sizes = {name: manifest.files[f"images/{name}"].bytes for name in BOUND_FILES}
     tokens = manifest.files["images/tokens.npy"].bytes
-    assert describe(root).memory["images"].tokens_bytes == tokens + sum(sizes.values())
+    memory = describe(root).collections["images"].memory
+    assert memory is not None and memory.tokens_bytes == tokens + sum(sizes.values())
     with (folder / "images" / BOUNDS).open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\xff")
