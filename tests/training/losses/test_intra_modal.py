@@ -169,24 +169,6 @@ def test_a_batch_of_one_embedding_costs_nothing(kind: str, mode: str, batch: int
     assert torch.equal(embeddings.grad, torch.zeros(batch, 3, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode"), [("cos", "official"), *((kind, "paper") for kind in DISTANCES)]
-)
-def test_order_of_the_rows_does_not_matter(embeddings: Tensor, kind: str, mode: str) -> None:
-    order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))
-    loss = IntraModalConstraintLoss(kind, mode=mode)
-    torch.testing.assert_close(loss(embeddings[order]), loss(embeddings))
-
-
-@pytest.mark.parametrize("kind", ["l1", "l2", "msd"])
-def test_order_of_all_rows_but_the_first_does_not_matter(embeddings: Tensor, kind: str) -> None:
-    # The official quantiles are those of row 0.
-    rest = 1 + torch.randperm(len(embeddings) - 1, generator=torch.Generator().manual_seed(0))
-    order = torch.cat([torch.zeros(1, dtype=torch.long), rest])
-    loss = IntraModalConstraintLoss(kind)
-    torch.testing.assert_close(loss(embeddings[order]), loss(embeddings))
-
-
 def test_impossible_options_and_input_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"unknown distance 'l3', known are .*'l1', 'l2'"):
         IntraModalConstraintLoss("l3")

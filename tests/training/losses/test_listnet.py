@@ -32,22 +32,6 @@ def test_two_by_two_worked_by_hand() -> None:
     assert ListNetLoss()(student, teacher).item() == pytest.approx(query_0 + math.log(2))
 
 
-def test_gradient_is_the_formula(pair: tuple[Tensor, Tensor]) -> None:
-    student, teacher = pair
-    ListNetLoss(6.0)(student, teacher).backward()
-    n_images, n_texts = student.shape
-    q, p = (6 * student).detach(), teacher.detach()
-    expected = 6 * (
-        (q.softmax(1) - p.softmax(1)) / n_images + (q.softmax(0) - p.softmax(0)) / n_texts
-    )
-    torch.testing.assert_close(student.grad, expected)
-
-
-def test_gradient_agrees_with_finite_differences(pair: tuple[Tensor, Tensor]) -> None:
-    student, teacher = pair
-    assert torch.autograd.gradcheck(lambda s: ListNetLoss(6.0, 2.0)(s, teacher), (student,))
-
-
 def test_the_teacher_gets_no_gradient(pair: tuple[Tensor, Tensor]) -> None:
     student, teacher = pair
     ListNetLoss()(student, teacher).backward()
@@ -64,14 +48,6 @@ def test_shifting_the_whole_teacher_changes_nothing(pair: tuple[Tensor, Tensor])
     student, teacher = pair
     loss = ListNetLoss()
     torch.testing.assert_close(loss(student, teacher + 17.0), loss(student, teacher))
-
-
-def test_order_of_images_and_texts_does_not_matter(pair: tuple[Tensor, Tensor]) -> None:
-    student, teacher = pair
-    rows, columns = torch.tensor([2, 0, 3, 1]), torch.tensor([5, 1, 0, 4, 2, 3])
-    loss = ListNetLoss()
-    shuffled = loss(student[rows][:, columns], teacher[rows][:, columns])
-    torch.testing.assert_close(shuffled, loss(student, teacher))
 
 
 def test_one_pair_costs_nothing() -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss, OfflineScores
-from aladin_training.losses.triplet import TripletMarginLoss
 
 FORMS = ["triplet", "quintuplet", "adaptive"]  # eqs 3 to 5
 
@@ -44,41 +43,6 @@ def test_two_pairs_worked_by_hand() -> None:
     assert value("adaptive") == pytest.approx(5 / 6 * 0.1 + 11 / 6 * 0.3 + 0.1 + 0.5)
 
 
-def test_a_weight_of_1_leaves_the_quintuplet_loss(pairs: tuple[Tensor, Tensor]) -> None:
-    scores, negatives = pairs
-    hardest = scores.detach().masked_fill(~negatives, -2)
-    offline = OfflineScores(
-        text=hardest.amax(1) + 0.15,  # beta - 0.15 / alpha = 1
-        image=hardest.amax(0) + 0.15,
-        cross_text=hardest.amax(1) - 0.1,
-        cross_image=hardest.amax(0) - 0.1,
-    )
-    adaptive = OfflineQuintupletLoss("adaptive")(scores, offline, negatives)
-    plain = OfflineQuintupletLoss("quintuplet")(scores, offline, negatives)
-    torch.testing.assert_close(adaptive, plain)
-
-
-def test_a_low_online_margin_leaves_the_offline_terms_alone(
-    pairs: tuple[Tensor, Tensor], offline: OfflineScores
-) -> None:
-    # -10 - p + on is below 0 for all scores in [-1, 1]: AOQ's ablation "OnlyOffline".
-    scores, negatives = pairs
-    loss = OfflineQuintupletLoss("quintuplet", online_margin=-10)(scores, offline, negatives)
-    loss.backward()
-    positive = scores.detach().diagonal()
-    hinges = torch.stack([(each - positive).relu().sum() for each in offline])
-    torch.testing.assert_close(loss, hinges.sum())
-    # No other cell of the batch gets a gradient: nothing is mined online.
-    torch.testing.assert_close(scores.grad, torch.diag(scores.grad.diagonal()))
-
-
-def test_easy_offline_negatives_leave_the_triplet_loss(pairs: tuple[Tensor, Tensor]) -> None:
-    scores, negatives = pairs
-    easy = torch.full((len(scores),), -1.0, dtype=torch.float64)
-    loss = OfflineQuintupletLoss()(scores, OfflineScores(easy, easy), negatives)
-    torch.testing.assert_close(loss, TripletMarginLoss()(scores, negatives))
-
-
 @pytest.mark.parametrize("form", ["quintuplet", "adaptive"])
 def test_a_cross_score_of_minus_infinity_drops_that_term(
     pairs: tuple[Tensor, Tensor], offline: OfflineScores, form: str
@@ -96,21 +60,6 @@ def test_a_cross_score_of_minus_infinity_drops_that_term(
 
     # -5 is below every positive: its hinges are 0.
     torch.testing.assert_close(with_cross_of(float("-inf")), with_cross_of(-5.0))
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_order_of_the_pairs_does_not_matter(
-    pairs: tuple[Tensor, Tensor], offline: OfflineScores, form: str
-) -> None:
-    scores, negatives = pairs
-    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
-    loss = OfflineQuintupletLoss(form)
-    shuffled = loss(
-        scores[order][:, order],
-        OfflineScores(*(each[order] for each in offline)),
-        negatives[order][:, order],
-    )
-    torch.testing.assert_close(shuffled, loss(scores, offline, negatives))
 
 
 @pytest.mark.parametrize("form", [*FORMS, "online_quintuplet"])

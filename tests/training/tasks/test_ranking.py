@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError
 from aladin_training.losses.boosting import BoostingLoss
-from aladin_training.losses.gradient import GradientObjective
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.triplet import TripletMarginLoss
 from aladin_training.tasks.pair_tasks import BoostingTask, rank
@@ -72,15 +71,6 @@ def test_the_sum_of_a_text_query_has_each_photo_once(form: str) -> None:
     loss = task(Scores(scores, only, Scores(anchor, only)))  # type: ignore[arg-type]
     of_text, of_images = 3 * 0.5, 3 * 2 * 0.5
     assert loss.item() == pytest.approx(of_text + of_images)
-
-
-def test_gradient_objective_con_con_is_the_gradient_of_the_triplet_loss() -> None:
-    gradients = []
-    for loss in (GradientObjective(), TripletMarginLoss()):
-        scores, negatives = batch(3)
-        rank(loss, scores.requires_grad_(), negatives).backward()
-        gradients.append(scores.grad)
-    torch.testing.assert_close(gradients[0], gradients[1])
 
 
 def test_a_loss_of_square_matrices_takes_one_caption_a_photo() -> None:
