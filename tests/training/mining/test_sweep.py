@@ -10,7 +10,7 @@ from torch import Tensor
 from aladin_network.errors import InputError
 from aladin_network.types import NullProgress
 from aladin_training.mining import sweep
-from aladin_training.mining.sweep import hardest_negatives
+from aladin_training.mining.sweep import BestRows, hardest_negatives
 
 
 def slow_lists(scores: Tensor, image_of_text: Tensor, count: int) -> list[list[int]]:
@@ -65,6 +65,7 @@ def test_both_lists_equal_the_whole_matrix_sorted(
 ) -> None:
     generator = torch.Generator().manual_seed(3)
     scores = torch.randint(-4, 5, (21, len(IMAGE_OF_TEXT)), generator=generator) / 8  # many ties
+    scores[::2] = torch.where(scores[::2] == 0, -0.0, scores[::2])  # among them of both zeros
     largest = 0
 
     def tile(photos: slice, texts: slice) -> Tensor:
@@ -112,3 +113,19 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
             2**20,
             NullProgress(),
         )
+
+
+def test_every_float_takes_its_place() -> None:
+    tiny, huge = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
+    values = [0.5, -huge, tiny, float("inf"), -0.5, 0.0, float("-inf"), -tiny, huge, 0.5000001]
+    best = BestRows(1, len(values))
+    best.add(slice(0, 1), 0, torch.tensor([values]), torch.zeros(1, len(values), dtype=torch.bool))
+    assert best.rows().tolist() == [[3, 8, 9, 0, 2, 5, 7, 4, 1, 6]]
+
+
+def test_rows_far_down_a_large_data_set_keep_their_number() -> None:
+    best = BestRows(1, 3)
+    free = torch.zeros(1, 2, dtype=torch.bool)
+    best.add(slice(0, 1), 2**31 - 2, torch.tensor([[-0.25, -0.25]]), free)
+    best.add(slice(0, 1), 0, torch.tensor([[-0.25, -0.5]]), free)
+    assert best.rows().tolist() == [[0, 2**31 - 2, 2**31 - 1]]
