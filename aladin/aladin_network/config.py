@@ -105,7 +105,7 @@ class ImagePreprocessing:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageEncoderConfig:
-    """Configuration of an image encoder of `aladin_network.encoders.IMAGE_ENCODERS`.
+    """Configuration of an image encoder of `aladin_network.encoders.registry.IMAGE_ENCODERS`.
 
     Attributes:
         source: Folder or hub name of pretrained weights, or None for random weights.
@@ -140,7 +140,7 @@ class ImageEncoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TextEncoderConfig:
-    """Configuration of a text encoder of `aladin_network.encoders.TEXT_ENCODERS`.
+    """Configuration of a text encoder of `aladin_network.encoders.registry.TEXT_ENCODERS`.
 
     Attributes:
         source: Folder or hub name of pretrained weights, or None for random weights.

@@ -22,13 +22,6 @@ from aladin_network.photos.regions import RegionSet
 # Rows and columns of cells.
 Grid = tuple[int, int]
 
-_FILTERS = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-}
-
 _NO_REGIONS = "this network reads photos, not regions"
 
 # A photo longer than so many inputs in a row is not resized whole before the crop: a strip of a
@@ -85,7 +78,7 @@ def preprocess_patches(
     rows, columns = patch_grid(photo.width, photo.height, config, patch_px)
     size = (columns * patch_px, rows * patch_px)
     if photo.size != size:
-        photo = photo.resize(size, _FILTERS[config.resample])
+        photo = photo.resize(size, Image.Resampling[config.resample.upper()])
     values = _normalised(photo, config).reshape(3, rows, patch_px, columns, patch_px)
     patches = values.transpose(1, 3, 2, 4, 0).reshape(rows * columns, -1)
     return PatchArray(np.ascontiguousarray(patches), (rows, columns))
@@ -134,7 +127,7 @@ def _normalised(photo: Image.Image, config: ImagePreprocessing) -> npt.NDArray[n
 def _resize_and_crop(photo: Image.Image, config: ImagePreprocessing) -> Image.Image:
     """Bring a photo to the network's size."""
     size = (config.width_px, config.height_px)
-    how = _FILTERS[config.resample]
+    how = Image.Resampling[config.resample.upper()]
     if config.shortest_edge_px is None:
         return photo if photo.size == size else photo.resize(size, how)
     width, height = _resized_px(photo.width, photo.height, config.shortest_edge_px)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -28,7 +26,8 @@ class Trunk(nn.Module):
         self.token_dropout = TokenDropout(config.token_dropout)
         self.input_dropout = ChannelDropout(config.input_dropout)
         self.dropout = ChannelDropout(config.dropout)
-        self.norm = _input_norm(config.input_norm, in_dim)
+        norms = {"layer": lambda: nn.LayerNorm(in_dim), "l2": UnitLength, "none": nn.Identity}
+        self.norm: nn.Module = norms[config.input_norm]()
         self.projection = nn.Linear(in_dim, config.width)
         self.stack = TransformerStack(
             config.width,
@@ -68,15 +67,3 @@ class Trunk(nn.Module):
         scaled = layout.sequences(F.linear(rows, weight * norm.weight))
         shifted = F.linear(factors, weight * norm.bias)
         return scaled + kept * shifted + self.projection.bias
-
-
-def _input_norm(name: Literal["layer", "l2", "none"], dim: int) -> nn.Module:
-    match name:
-        case "layer":
-            return nn.LayerNorm(dim)
-        case "l2":
-            return UnitLength()
-        case "none":
-            return nn.Identity()
-        case _:
-            assert_never(name)

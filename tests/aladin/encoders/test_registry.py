@@ -2,28 +2,34 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
-from torch import nn
 
 from aladin_network.encoders.base import ImageEncoder
-from aladin_network.encoders.registry import IMAGE_ENCODERS, TEXT_ENCODERS, EncoderClasses
+from aladin_network.encoders.registry import IMAGE_ENCODERS, TEXT_ENCODERS, look_up
 from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 
 
-def test_every_registered_name_has_a_class() -> None:
-    assert list(IMAGE_ENCODERS) == ["hf", "naflex", "regions"]
-    assert list(TEXT_ENCODERS) == ["hf", "gru", "lstm"]
-    assert all(issubclass(found, ImageEncoder) for found in IMAGE_ENCODERS.values())
-    assert all(issubclass(found, TokenizedTextEncoder) for found in TEXT_ENCODERS.values())
+@pytest.mark.parametrize(
+    ("registry", "kind", "names"),
+    [
+        (IMAGE_ENCODERS, ImageEncoder, ["hf", "naflex", "regions"]),
+        (TEXT_ENCODERS, TokenizedTextEncoder, ["hf", "gru", "lstm"]),
+    ],
+)
+def test_every_registered_name_has_a_class(
+    registry: dict[str, str], kind: type[Any], names: list[str]
+) -> None:
+    assert list(registry) == names
+    for name in names:
+        assert issubclass(look_up(registry, name, kind, "encoder"), kind)
 
 
 def test_a_class_of_another_kind_is_refused() -> None:
-    classes = EncoderClasses(ImageEncoder, {"linear": "torch.nn:Linear"})
-    assert "linear" in classes and len(classes) == 1
+    linear = {"linear": "torch.nn:Linear"}
     with pytest.raises(TypeError, match=r"torch\.nn:Linear is no ImageEncoder"):
-        classes["linear"]
-    assert EncoderClasses(nn.Module, {"linear": "torch.nn:Linear"})["linear"] is nn.Linear
+        look_up(linear, "linear", ImageEncoder, "image_encoder")
 
 
 def test_reading_a_checkpoint_or_an_index_imports_no_transformers() -> None:
