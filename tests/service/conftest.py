@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
@@ -18,11 +19,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from aladin_index.building import builder
 from aladin_index.building.builder import build_index
+from aladin_index.engines import engine_index
+from aladin_index.generations import reader
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.checkpoint import Checkpoint
 from aladin_network.checkpoint_files import read_model_id
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import Progress
 from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items
@@ -58,6 +64,27 @@ def exact_queries() -> Iterator[None]:
     """Have services encode in float32 wherever the tests run: values are compared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ALADIN_QUERY_PRECISION", "float32")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def each_network_once() -> Iterator[None]:
+    """Load each network once for all indexes: it takes nine tenths of the start of a service."""
+    loaded: dict[tuple[str, str], Checkpoint] = {}
+
+    def load(folder: Path, device: str = "cpu") -> Checkpoint:
+        content = hashlib.sha256()
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                content.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
+        key = content.hexdigest(), device
+        if key not in loaded:
+            loaded[key] = load_for_inference(folder, device)
+        return loaded[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (builder, engine_index, reader):
+            patch.setattr(module, "load_for_inference", load)
         yield
 
 

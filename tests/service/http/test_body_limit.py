@@ -9,7 +9,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from aladin_service.http.error_responses import error_response
 from aladin_service.http.errors import BodiesTooLargeError
-from aladin_service.http.middleware import BodyLimit
+from aladin_service.http.middleware import ENDLESS_BYTES, BodyLimit, declared_length
 
 pytestmark = pytest.mark.anyio
 
@@ -83,3 +83,27 @@ async def test_whoever_is_refused_may_come_again() -> None:
     assert answer.status_code == 429
     assert answer.headers["Retry-After"] == "1"
     assert b'"overloaded","message":"too many bytes' in bytes(answer.body)
+
+
+@pytest.mark.parametrize(
+    ("header", "length"),
+    [
+        (b"0", 0),
+        (b"2048", 2048),
+        (b"9" * 18, 10**18 - 1),
+        (b"9" * 19, ENDLESS_BYTES),
+        (b"1" * 10_000, ENDLESS_BYTES),
+        (b"", None),
+        (b"-1", None),
+        (b"many", None),
+        ("²".encode("latin-1"), None),
+    ],
+)
+async def test_a_declared_length_is_a_number_of_bytes_or_nothing(
+    header: bytes, length: int | None
+) -> None:
+    assert declared_length({"headers": [(b"content-length", header)]}) == length
+
+
+async def test_a_body_that_comes_in_pieces_declares_no_length() -> None:
+    assert declared_length({"headers": [(b"transfer-encoding", b"chunked")]}) is None

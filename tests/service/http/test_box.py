@@ -70,20 +70,6 @@ async def test_a_box_of_an_item_of_a_file_and_in_a_form_and_a_batch(
         assert (hit["evidence"], hit["probability"]) == (None, None)
 
 
-async def test_another_box_is_another_query(service: Service, image_ids: list[str]) -> None:
-    async with service() as client:
-        whole = await found(client, "images", id=image_ids[2])
-        one = await found(client, "images", id=image_ids[2], box=BOX)
-        other = await found(client, "images", id=image_ids[2], box=[0.5, 0.5, 1, 1])
-    assert all(hit["found"] is None and hit["stages"]["align"] is None for hit in whole["hits"])
-    regions = [
-        {each["query_region"] for each in answer["hits"][0]["region_evidence"]}
-        for answer in (one, other)
-    ]
-    assert regions[0] != regions[1]
-    assert [hit["score"] for hit in one["hits"]] != [hit["score"] for hit in other["hits"]]
-
-
 async def test_texts_are_found_by_the_regions_inside(
     service: Service, image_ids: list[str]
 ) -> None:

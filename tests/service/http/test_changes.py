@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -175,61 +174,55 @@ async def test_a_deleted_item_is_gone_and_may_come_again(
         assert (await client.get(url)).json()["text"] is None
 
 
-@pytest.mark.parametrize(
-    ("target", "body", "status", "code", "says"),
-    [
-        (
-            "images",
-            {"id": "a", "text": "no photo"},
-            422,
-            "invalid_field",
-            "an image item requires an image",
-        ),
-        ("images", {"id": "a", "image": "!"}, 422, "invalid_field", "not base64"),
-        ("images", {"id": "a", "image": b64(b"no photo")}, 415, "not_an_image", "item 'a'"),
-        ("images", {"image": b64(b"x")}, 422, "invalid_field", "id: Field required"),
-        ("texts", {"id": "", "text": "a"}, 422, "invalid_field", "id: "),
-        ("texts", {"id": 7, "text": "a"}, 422, "invalid_field", "id: "),
-        ("texts", {"id": "a" * 1001, "text": "a"}, 422, "invalid_field", "id: "),
-        ("texts", {"id": "a\nb", "text": "a"}, 422, "invalid_field", "control characters"),
-        ("texts", {"id": ".", "text": "a"}, 422, "invalid_field", "that a URL can hold"),
-        ("images", {"id": "\0", "image": b64(b"x")}, 422, "invalid_field", "control characters"),
-        ("texts", {"id": "a"}, 422, "invalid_field", "a text item requires text"),
-        (
-            "texts",
-            {"id": "a", "text": "a", "uri": "u"},
-            422,
-            "invalid_field",
-            "a text item cannot have an image, regions or a uri",
-        ),
-        ("texts", {"id": "a", "text": "a", "colour": 1}, 422, "invalid_field", "unknown field"),
-        ("texts", {"id": "a", "text": "x" * 2001}, 422, "text_too_long", "item 'a'"),
-        ("texts", {"id": "a", "text": "a", "metadata": [1]}, 422, "invalid_field", "metadata"),
-        ("texts", {"items": []}, 422, "invalid_field", "items"),
-        ("texts", {"items": [{"id": "a", "text": "a"}] * 4}, 422, "invalid_field", "at most 3"),
-        ("texts", {"items": [{"id": "a", "text": "a"}] * 2}, 409, "duplicate_id", "'a'"),
-        ("texts", {"items": [{"id": "a"}], "id": "b"}, 422, "invalid_field", "id: unknown field"),
-        ("texts", [{"id": "a", "text": "a"}], 422, "invalid_field", "object"),
-        ("sounds", {"id": "a", "text": "a"}, 422, "invalid_field", "target"),
-    ],
+BAD_BODIES: tuple[tuple[str, object, int, str, str], ...] = (
+    (
+        "images",
+        {"id": "a", "text": "no photo"},
+        422,
+        "invalid_field",
+        "an image item requires an image",
+    ),
+    ("images", {"id": "a", "image": "!"}, 422, "invalid_field", "not base64"),
+    ("images", {"id": "a", "image": b64(b"no photo")}, 415, "not_an_image", "item 'a'"),
+    ("images", {"image": b64(b"x")}, 422, "invalid_field", "id: Field required"),
+    ("texts", {"id": "", "text": "a"}, 422, "invalid_field", "id: "),
+    ("texts", {"id": 7, "text": "a"}, 422, "invalid_field", "id: "),
+    ("texts", {"id": "a" * 1001, "text": "a"}, 422, "invalid_field", "id: "),
+    ("texts", {"id": "a\nb", "text": "a"}, 422, "invalid_field", "control characters"),
+    ("texts", {"id": ".", "text": "a"}, 422, "invalid_field", "that a URL can hold"),
+    ("images", {"id": "\0", "image": b64(b"x")}, 422, "invalid_field", "control characters"),
+    ("texts", {"id": "a"}, 422, "invalid_field", "a text item requires text"),
+    (
+        "texts",
+        {"id": "a", "text": "a", "uri": "u"},
+        422,
+        "invalid_field",
+        "a text item cannot have an image, regions or a uri",
+    ),
+    ("texts", {"id": "a", "text": "a", "colour": 1}, 422, "invalid_field", "unknown field"),
+    ("texts", {"id": "a", "text": "x" * 2001}, 422, "text_too_long", "item 'a'"),
+    ("texts", {"id": "a", "text": "a", "metadata": [1]}, 422, "invalid_field", "metadata"),
+    ("texts", {"items": []}, 422, "invalid_field", "items"),
+    ("texts", {"items": [{"id": "a", "text": "a"}] * 4}, 422, "invalid_field", "at most 3"),
+    ("texts", {"items": [{"id": "a", "text": "a"}] * 2}, 409, "duplicate_id", "'a'"),
+    ("texts", {"items": [{"id": "a"}], "id": "b"}, 422, "invalid_field", "id: unknown field"),
+    ("texts", [{"id": "a", "text": "a"}], 422, "invalid_field", "object"),
+    ("sounds", {"id": "a", "text": "a"}, 422, "invalid_field", "target"),
 )
+
+
 async def test_bad_bodies_change_nothing(
-    service: Service,
-    index: Path,
-    target: str,
-    body: object,
-    status: int,
-    code: str,
-    says: str,
-    monkeypatch: pytest.MonkeyPatch,
+    service: Service, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(item_routes, "MAX_ITEMS", 3)
     async with service(index) as client:
-        answer = await client.post(f"/v1/items/{target}", json=body)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
-        assert says in answer.json()["error"]["message"]
+        for target, body, status, code, says in BAD_BODIES:
+            answer = await client.post(f"/v1/items/{target}", json=body)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (status, code), (body, answer.text)
+            assert says in error["message"], body
         info = (await client.get("/v1/index")).json()
-        assert (info["images"]["count"], info["texts"]["count"]) == (6, 12)
+    assert (info["images"]["count"], info["texts"]["count"]) == (6, 12)
 
 
 async def test_a_text_of_too_many_tokens_is_cut_and_its_metadata_say_so(
@@ -357,19 +350,3 @@ async def test_a_damaged_generation_does_not_take_the_place_of_a_sound_one(
             answer = await client.post("/v1/search/images", json={"text": "a dog"})
             assert (answer.status_code, answer.json()["generation"]) == (200, 1)
     assert sum("cannot open the index" in record.message for record in caplog.records) == 1
-
-
-async def test_the_new_routes_are_documented(service: Service) -> None:
-    async with service() as client:
-        described = (await client.get("/openapi.json")).json()
-    paths, schemas = described["paths"], described["components"]["schemas"]
-    add = paths["/v1/items/{target}"]["post"]
-    assert set(add["requestBody"]["content"]) == {"application/json", "multipart/form-data"}
-    one, several = add["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
-    files = {"image", "regions"}
-    for name in ("NewItem", "NewItemForm"):
-        assert set(schemas[name]["properties"]) == files | {"id", "text", "uri", "metadata"}
-    assert several == {"$ref": "#/components/schemas/NewItemList"}
-    assert schemas["NewItemList"]["properties"]["items"]["items"] == one
-    assert {"201", "403", "409", "413", "415", "422", "429", "503"} <= set(add["responses"])
-    assert json.dumps(paths["/v1/items/{target}/{item_id}"]["delete"]).count("read-only") == 1

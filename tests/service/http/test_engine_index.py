@@ -90,29 +90,6 @@ SEARCHES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_the_answers_are_those_of_the_index_of_files(
-    service: Service, pushed: EngineWorld
-) -> None:
-    async with service() as files, pushed.service() as engine:
-        for target, body in SEARCHES:
-            expected = await files.post(f"/v1/search/{target}", json=body)
-            actual = await engine.post(f"/v1/search/{target}", json=body)
-            assert expected.status_code == 200, body
-            assert_alike(actual.json(), expected.json())
-
-
-async def test_a_photo_finds_what_it_finds_in_files(
-    service: Service, pushed: EngineWorld, photo: bytes
-) -> None:
-    async with service() as files, pushed.service() as engine:
-        answers = [
-            await client.post("/v1/search/texts", files={"image": photo}, data={"explain": "true"})
-            for client in (files, engine)
-        ]
-    assert answers[0].status_code == 200
-    assert_alike(answers[1].json(), answers[0].json())
-
-
 async def test_documents_are_scored_as_with_files(
     service: Service, pushed: EngineWorld, photo: bytes, image_ids: list[str]
 ) -> None:

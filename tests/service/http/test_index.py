@@ -17,9 +17,7 @@ from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import CURRENT, generation_folder
 from aladin_index.format.skipped import SkippedItem, record_stop, write_follow_record
-from aladin_service.api_key import SCOPES
 from aladin_service.item_sources import image_items, text_items
-from aladin_service.keys_file import add_key
 
 pytestmark = pytest.mark.anyio
 
@@ -88,30 +86,6 @@ async def test_the_last_change_is_the_publication_or_a_later_addition_or_deletio
         await client.post("/v1/items/texts", json={"id": "new", "text": "a caption"})
         added = datetime.fromisoformat((await client.get("/v1/index")).json()["changed_at"])
     assert before.timestamp() - 1 < deleted.timestamp() < added.timestamp()
-
-
-async def test_without_an_index_there_is_nothing_to_describe(
-    service: Service, tmp_path: Path
-) -> None:
-    async with service(index=tmp_path) as client:
-        answer = await client.get("/v1/index")
-    assert answer.status_code == 503
-    assert answer.json()["error"]["code"] == "index_not_ready"
-
-
-async def test_the_index_is_described_to_keys_that_may_read(
-    service: Service, tmp_path: Path
-) -> None:
-    keys_file = tmp_path / "keys.json"
-    keys: dict[str, str] = {scope: add_key(keys_file, scope, [scope]) for scope in SCOPES}
-    async with service(keys_file=keys_file) as client:
-        statuses = {
-            scope: (await client.get("/v1/index", headers={"X-API-Key": key})).status_code
-            for scope, key in keys.items()
-        }
-        nobody = await client.get("/v1/index")
-    assert statuses == {"read": 200, "write": 403, "metrics": 403}
-    assert nobody.status_code == 401
 
 
 async def test_reasons_name_files_without_their_folders(service: Service, index: Path) -> None:

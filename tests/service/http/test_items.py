@@ -198,47 +198,6 @@ async def test_a_damaged_generation_is_not_served_and_the_process_lives(
     assert "tokens.npy" in caplog.text
 
 
-async def test_the_surface_is_documented(service: Service) -> None:
-    async with service() as client:
-        described = (await client.get("/openapi.json")).json()
-    paths = described["paths"]
-    assert set(paths) == {
-        "/v1/search/images",
-        "/v1/search/texts",
-        "/v1/search/batch",
-        "/v1/explain",
-        "/v1/explain.png",
-        "/v1/index/fields",
-        "/v1/rerank",
-        "/v1/embeddings",
-        "/v1/models",
-        "/v1/models/{model}",
-        "/v1/items/{target}",
-        "/v1/items/{target}/{item_id}",
-        "/v1/images/{item_id}",
-        "/v1/index",
-        "/healthz",
-        "/readyz",
-        "/metrics",
-    }
-    body = paths["/v1/search/images"]["post"]["requestBody"]["content"]
-    assert set(body) == {"application/json", "multipart/form-data"}
-    fields = {"text", "image", "id", "k", "offset", "candidates", "rerank", "fusion", "explain"}
-    for name in ("SearchBody", "SearchForm"):
-        assert set(described["components"]["schemas"][name]["properties"]) == fields | {
-            "filter",
-            "min_probability",
-            "lexical",
-            "timeout_ms",
-            "sort",
-            "regions",
-            "all",
-            "not",
-            "like",
-            "box",
-        }
-
-
 async def test_a_client_that_has_a_photo_is_told_so(service: Service) -> None:
     async with service() as client:
         for params in ({}, {"size": 24}):

@@ -116,12 +116,22 @@ async def test_bodies_are_required_and_named(service: Service) -> None:
     }
 
 
+SEARCH_FIELDS = {
+    *("text", "image", "id", "regions", "all", "not", "like", "box"),
+    *("k", "offset", "candidates", "rerank", "fusion", "explain", "filter", "sort"),
+    *("min_probability", "lexical", "timeout_ms"),
+}
+ITEM_FIELDS = {"id", "image", "regions", "text", "uri", "metadata"}
+
+
 async def test_forms_have_the_fields_of_json_and_files_in_place_of_base64(
     service: Service,
 ) -> None:
     schemas = (await document(service))["components"]["schemas"]
     body, form = schemas["SearchBody"], schemas["SearchForm"]
-    assert set(form["properties"]) == set(body["properties"])
+    assert set(form["properties"]) == set(body["properties"]) == SEARCH_FIELDS
+    for name in ("NewItem", "NewItemForm"):
+        assert set(schemas[name]["properties"]) == ITEM_FIELDS
     assert form["properties"]["image"]["format"] == "binary"
     assert form["properties"]["k"] == body["properties"]["k"]
     assert schemas["NewItemForm"]["required"] == ["id"]

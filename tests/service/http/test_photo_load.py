@@ -24,7 +24,7 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.photos.photo_bytes import PhotoBytes
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import worker
-from aladin_service.work.worker import QUEUE_THREADS, WorkerPlan
+from aladin_service.work.worker import JOB_QUEUES, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
 from tests.aladin.pictures import long_png, webp_of
 
@@ -52,7 +52,7 @@ async def test_a_long_thin_picture_is_too_large_wherever_it_is_sent(service: Ser
     for answer in answers:
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "image_too_large")
         assert (
-            "64000000 x 1 pixels, limit 30000 for each collection"
+            "64000000 x 1 pixels, limit 30000 for each side"
             in answer.json()["error"]["message"]
         )
 
@@ -147,7 +147,7 @@ async def test_photos_that_take_long_hold_up_neither_small_ones_nor_changes(
         added = await upload(client, "/v1/items/images", bmp(), id="slow")
         assert added.status_code == 201
         slow = [asyncio.create_task(client.get("/v1/images/slow")) for _ in range(8)]
-        for _ in range(QUEUE_THREADS["original"]):
+        for _ in range(JOB_QUEUES["original"].threads):
             assert await asyncio.to_thread(held.begun.acquire, timeout=_LONG_S)
         async with asyncio.timeout(_LONG_S):
             answers = [
@@ -171,7 +171,7 @@ async def test_more_photos_than_may_wait_are_refused(
     async with serving(index) as (client, _):
         await upload(client, "/v1/items/images", bmp(), id="slow")
         asked = [asyncio.create_task(client.get("/v1/images/slow")) for _ in range(40)]
-        for _ in range(QUEUE_THREADS["original"]):
+        for _ in range(JOB_QUEUES["original"].threads):
             assert await asyncio.to_thread(held.begun.acquire, timeout=_LONG_S)
         held.go_on.set()
         statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
@@ -206,7 +206,7 @@ async def test_clients_that_hang_up_withdraw_their_photos(
         app = client._transport.app  # pyright: ignore
         hang_up, sent = asyncio.Event(), list[int]()
         calls = [asyncio.create_task(ask(app, hang_up, sent)) for _ in range(8)]
-        for _ in range(QUEUE_THREADS["original"]):
+        for _ in range(JOB_QUEUES["original"].threads):
             assert await asyncio.to_thread(held.begun.acquire, timeout=_LONG_S)
         hang_up.set()
         async with asyncio.timeout(_LONG_S):
@@ -214,7 +214,7 @@ async def test_clients_that_hang_up_withdraw_their_photos(
         held.go_on.set()
         answer = await client.get("/v1/images/slow")
     assert answer.status_code == 200
-    assert held.calls == QUEUE_THREADS["original"] + 1  # none of the six that waited
+    assert held.calls == JOB_QUEUES["original"].threads + 1  # none of the six that waited
     assert set(sent) <= {HUNG_UP}
     assert workers.health().alive == 0 or workers.health().alive == workers.health().wanted
 

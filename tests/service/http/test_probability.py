@@ -124,17 +124,6 @@ async def test_between_two_photos_nothing_is_likely_or_unlikely(
     assert "only images for a text and texts for an image" in refused.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.5, "likely"])
-async def test_a_probability_lies_between_0_and_1(
-    service: Service, calibrated_index: Path, value: Any
-) -> None:
-    async with service(calibrated_index) as client:
-        body = {"text": TEXT, "min_probability": value}
-        refused = await client.post("/v1/search/images", json=body)
-    assert refused.status_code == 422
-    assert "min_probability" in refused.json()["error"]["message"]
-
-
 async def test_the_index_tells_what_its_probabilities_are_worth(
     service: Service, calibrated_index: Path
 ) -> None:

@@ -46,10 +46,6 @@ def app() -> FastAPI:
         query = {name: str(value) for name, value in asdict(query_of(body)).items()}
         return {"query": query, "options": asdict(body.options())}
 
-    @app.post("/bug")
-    async def bug() -> None:
-        raise RuntimeError("secret internals")
-
     return app
 
 
@@ -175,6 +171,8 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
         ({"text": "a", "candidates": "some"}, "candidates: expected a whole number"),
         ({"text": "a", "timeout_ms": 0}, "timeout_ms: Input should be greater than 0"),
         ({"text": "a", "fusion": 1.5}, "fusion: Input should be less than or equal to 1"),
+        ({"text": "a", "min_probability": -0.1}, "min_probability: Input should be greater than"),
+        ({"text": "a", "min_probability": "likely"}, "min_probability: Input should be a valid"),
         ({"text": "a", "sort": ""}, "sort: String should have at least 1 character"),
         ({"text": "a", "sort": 7}, "sort: Input should be a valid string"),
         ({"text": "a", "rerank": "yes"}, "rerank: Input should be a valid boolean"),
@@ -202,13 +200,6 @@ def test_broken_json(app: FastAPI, body: bytes) -> None:
     response = post(app, content=body, headers={"content-type": "application/json"})
     assert response.status_code == 422
     assert error_of(response)["code"] == "invalid_field"
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
-def test_a_weight_that_is_no_number(app: FastAPI, number: str) -> None:
-    body = f'{{"text": "a", "fusion": {number}}}'.encode()
-    response = post(app, content=body, headers={"content-type": "application/json"})
-    assert response.status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -286,38 +277,3 @@ def test_a_chunked_body_is_refused_while_it_is_read_and_never_kept(app: FastAPI)
     assert response.status_code == 413
     # What comes after the limit is thrown away for a while, so that the client sees the answer.
     assert sent < 20 * LIMIT_BYTES
-
-
-def test_a_request_id_is_taken_over_if_it_is_harmless(app: FastAPI) -> None:
-    mine = post(app, json={"text": "a"}, headers={"X-Request-ID": "trace-7.a_B"})
-    assert mine.headers["X-Request-ID"] == "trace-7.a_B"
-    first, second = (
-        post(app, json={"text": "a"}, headers={"X-Request-ID": "<script>"}) for _ in range(2)
-    )
-    assert len(first.headers["X-Request-ID"]) == 32
-    assert first.headers["X-Request-ID"] != second.headers["X-Request-ID"]
-
-
-def test_a_bug_tells_no_internals_but_is_logged_with_the_request_id(
-    app: FastAPI, caplog: pytest.LogCaptureFixture
-) -> None:
-    response = post(app, "/bug")
-    assert response.status_code == 500
-    assert error_of(response)["code"] == "internal_error"
-    assert "secret" not in response.text
-    assert error_of(response)["request_id"] in caplog.text
-    assert "secret internals" in caplog.text
-
-
-def test_unknown_routes_and_methods_have_the_same_body(app: FastAPI) -> None:
-    assert error_of(post(app, "/nothing", json={}))["code"] == "unknown_route"
-    wrong = asyncio.run(_get(app, "/echo"))
-    assert wrong.status_code == 405
-    assert wrong.headers["Allow"] == "POST"
-    assert error_of(wrong)["code"] == "method_not_allowed"
-
-
-async def _get(app: FastAPI, path: str) -> httpx.Response:
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        return await client.get(path)
