@@ -152,11 +152,13 @@ def test_after_two_dashes_debug_is_a_word_to_search_for(tmp_path: Path) -> None:
     assert "no index here" in result.stderr
 
 
-def test_the_service_starts_without_http_clients_and_the_protocol_of_agents() -> None:
+def test_the_service_starts_without_http_clients_agents_and_traces() -> None:
     script = """
 import sys
-import aladin_service.http.server
+from aladin_service.http.server import open_tracing
+assert open_tracing(wanted=False) is None
 heavy = {"httpx", "mcp", "torch", "pymilvus"} & set(sys.modules)
+heavy |= {"opentelemetry.sdk", "opentelemetry.exporter"} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", script], check=True)

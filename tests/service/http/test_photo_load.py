@@ -51,10 +51,7 @@ async def test_a_long_thin_picture_is_too_large_wherever_it_is_sent(service: Ser
         ]
     for answer in answers:
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "image_too_large")
-        assert (
-            "64000000 x 1 pixels, limit 30000 for each side"
-            in answer.json()["error"]["message"]
-        )
+        assert "64000000 x 1 pixels, limit 30000 for each side" in answer.json()["error"]["message"]
 
 
 async def test_a_picture_that_takes_more_memory_than_there_is_is_refused(service: Service) -> None:

@@ -37,10 +37,9 @@ class Served:
 
 @contextmanager
 def started(
-    index: Path, folder: Path, *options: str, program: Sequence[str | Path] = ()
+    index: Path, folder: Path, *options: str, program: Sequence[str | Path]
 ) -> Generator[Served]:
     """Run ``aladin serve`` on a free port of 127.0.0.1; yields once it listens."""
-    program = program or [sys.executable, "-m", "aladin_service"]
     command = [*program, "serve", index, "--port", "0", *options]
     log, output = folder / "log", folder / "output"
     with log.open("wb") as messages, output.open("wb") as data:
@@ -62,9 +61,23 @@ def started(
 
 @pytest.fixture(scope="module")
 def server(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The installed command; what its clients do shows in its log and its exit status."""
+    """The installed command, which was asked to wait for its index until that is published.
+
+    What its clients do shows in its log and its exit status.
+    """
+    index = tmp_path_factory.mktemp("served")
     command = [Path(sys.executable).with_name("aladin")]
-    with started(index_folder, tmp_path_factory.mktemp("server"), program=command) as served:
+    folder = tmp_path_factory.mktemp("server")
+    with started(index, folder, "--wait", program=command) as served:
+        assert httpx.get(f"{served.url}/readyz").status_code == 503
+        assert "no index here" in served.log.read_text(encoding="utf-8")
+        for name in ("model", "generations"):
+            shutil.copytree(index_folder / name, index / name)
+        shutil.copy(index_folder / "CURRENT", index / "CURRENT")
+        until = time.monotonic() + 60
+        while httpx.get(f"{served.url}/readyz").status_code != 200:
+            assert time.monotonic() < until, served.log.read_text(encoding="utf-8")
+            time.sleep(0.1)
         yield served
     assert served.process.returncode == 0
     assert served.output.read_bytes() == b""  # its log is no data
@@ -147,18 +160,3 @@ def test_the_log_names_the_page_first_and_the_description_second(server: Served)
     (line,) = [line for line in lines if "search page: " in line]
     assert line.endswith(f"search page: {url}; HTTP API: {url}/docs")
     assert f"listening on {url}" in log
-
-
-def test_where_it_is_asked_to_it_waits_for_an_index(index_folder: Path, tmp_path: Path) -> None:
-    index = tmp_path / "index"
-    index.mkdir()
-    with started(index, tmp_path, "--wait") as served:
-        assert httpx.get(f"{served.url}/readyz").status_code == 503
-        assert "no index here" in served.log.read_text(encoding="utf-8")
-        for name in ("model", "generations"):
-            shutil.copytree(index_folder / name, index / name)
-        shutil.copy(index_folder / "CURRENT", index / "CURRENT")
-        until = time.monotonic() + 60
-        while httpx.get(f"{served.url}/readyz").status_code != 200:
-            assert time.monotonic() < until, served.log.read_text(encoding="utf-8")
-            time.sleep(0.1)
