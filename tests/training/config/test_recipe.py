@@ -27,11 +27,6 @@ def test_every_shipped_recipe_loads(path: Path) -> None:
             build_tasks(stage)
 
 
-def test_the_five_variants_of_aladin_are_shipped() -> None:
-    names = {path.stem for path in RUNS}
-    assert {"aladin-a-ft", "aladin-d", "aladin-t", "aladin-t-ft", "aladin-a-ft-d-ft"} <= names
-
-
 def test_overrides_reach_tables_and_stages_by_name(recipe_path: Path) -> None:
     recipe = load_recipe(
         recipe_path,

@@ -19,8 +19,10 @@ import aladin_training.loop
 from aladin_network.calibration.calibration import CALIBRATION
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import AladinError, CheckpointError, ConfigError, NonFiniteLossError
+from aladin_network.types import NullProgress
 from aladin_training.config.recipe import load_recipe
 from aladin_training.stage_files import read_curves, read_validation
+from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import run_recipe
 from tests.training.interruption import InterruptAfter, InterruptionError
 
@@ -214,7 +216,8 @@ def test_damaged_photo_is_left_out(
         (own / file.name).write_bytes(file.read_bytes())
     (own / "3.png").write_bytes((own / "3.png").read_bytes()[:40])
     recipe = load_recipe(recipe_path, [f"data.source={own / 'captions.jsonl'}"])
-    run_recipe(recipe, tmp_path / "out")
+    prepared = prepare_run(recipe, NullProgress())
+    assert [each.id for each in prepared.train_set.records].count("3.png") == 0
     assert "3.png" in caplog.text
 
 
