@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
 Result = TypeVar("Result")
@@ -20,8 +20,9 @@ class Flags(NamedTuple):
 
     Attributes:
         kind: Dataclass that the command gets.
-        written: By field an annotation as of any other parameter, where the command line says it
-            in its own form, or None for a field without an option.
+        written: By field what the command line says in its own form: an annotation as of any other
+            parameter, a dictionary of the arguments of `typer.Option` and the `flag` that differ,
+            or None for a field without an option.
         defaults: By field the default of the command line, where it is another.
     """
 
@@ -89,24 +90,29 @@ def _options(flags: Flags) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(flags.kind, include_extras=True)
     own = [*flags.written]
     for each in sorted(fields(flags.kind), key=lambda each: _place(each.name, own)):
-        annotation = flags.written.get(
-            each.name, _written(each.name, hints[each.name], is_on=each.default is True)
-        )
-        if annotation is None:
+        written = flags.written.get(each.name, {})
+        if written is None:
             continue
         default = flags.defaults.get(each.name, each.default)
+        if isinstance(written, Mapping):
+            differs: dict[str, Any] = {**written}
+            written = _option(each.name, hints[each.name], differs, is_on=default is True)
         if default is MISSING:
             default = inspect.Parameter.empty
         yield inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=written
         )
+
+
+def _parsed(parse: Callable[[str], object], value: object) -> object:
+    return parse(value) if isinstance(value, str) else value
 
 
 def _place(name: str, names: Sequence[str]) -> int:
     return names.index(name) if name in names else len(names)
 
 
-def _written(name: str, hint: Any, *, is_on: bool) -> Any:
+def _option(name: str, hint: Any, differs: dict[str, Any], *, is_on: bool) -> Any:
     """Return a field's type with an option of its name, bounds and description."""
     import typer
     from annotated_types import Ge, Le
@@ -128,4 +134,11 @@ def _written(name: str, hint: Any, *, is_on: bool) -> Any:
                 said["help"] = text
             case _:
                 pass
-    return Annotated[kind, typer.Option(flag, **said)]
+    parser = differs.pop("parser", None)
+    if parser is not None:  # which has the bounds, and leaves a default alone
+        kind, differs["show_default"] = str | None, False
+        differs["parser"] = partial(_parsed, parser)
+        said = {"help": said.get("help")}
+    return Annotated[
+        differs.pop("type", kind), typer.Option(differs.pop("flag", flag), **(said | differs))
+    ]

@@ -251,16 +251,6 @@ def parse_bytes(text: str) -> int:
     return size
 
 
-MaxMetadataOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-metadata",
-        metavar="SIZE",
-        parser=parse_bytes,
-        help="Maximum size of an item's metadata, written as JSON. An item with a larger one is "
-        "skipped. [default: 64KiB]",
-    ),
-]
 StrictOption = Annotated[
     bool,
     typer.Option(
@@ -270,11 +260,11 @@ StrictOption = Annotated[
 ]
 
 
-def metadata_limits(max_bytes: int | None) -> MetadataLimits:
-    """Return the limits for metadata."""
-    from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
+def metadata_limits(text: str) -> MetadataLimits:
+    """Return the limits for metadata with the size of --max-metadata."""
+    from aladin_index.settings import MetadataLimits
 
-    return DEFAULT_METADATA_LIMITS if max_bytes is None else MetadataLimits(max_bytes=max_bytes)
+    return MetadataLimits(max_bytes=parse_bytes(text))
 
 
 # Logs.

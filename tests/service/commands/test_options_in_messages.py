@@ -23,6 +23,8 @@ COMMAND = re.compile(r"`?aladin ((?:index |convert |export |key )?[a-z]+)")
 # Modules whose messages come from one command.
 ONLY_OF = {
     "index/aladin_index/upgrade": "index upgrade",
+    "index/aladin_index/settings.py": "index build",  # its descriptions are its options' help
+    "index/aladin_index/generations/info.py": "index build",
     "index/aladin_index/measure/tune.py": "index tune",
     "index/aladin_index/measure/encoding.py": "index tune",
     "index/aladin_index/cluster/ray_encoding.py": "index build",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -16,33 +15,19 @@ import typer
 from aladin_network.conversion.named_models import DEFAULT_MODEL
 from aladin_network.errors import InputError
 from aladin_network.types import DeviceName
+from aladin_service.commands.flags import Flags, with_flags
 from aladin_service.commands.index.build_options import (
-    AnnOption,
-    BatchSizeOption,
     BuildDeviceOption,
     ExcludeOption,
-    ExifOption,
-    FieldsOption,
     ImagesOption,
-    MaxPixelsOption,
-    MemoryOption,
     ModelOption,
     OutOption,
-    PartOption,
-    ReadersOption,
-    RecallOption,
-    ReplaceOption,
-    ResumeOption,
-    ShardsOption,
     TextsOption,
-    TokensOption,
-    fields_of,
-    image_limits,
+    settings_flags,
 )
 from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import (
     DetectorOption,
-    MaxMetadataOption,
     PartOfDataOption,
     PhotosRootOption,
     RayCpusOption,
@@ -50,9 +35,7 @@ from aladin_service.commands.options import (
     RayWorkersOption,
     RegionLabelsOption,
     RegionsOption,
-    StrictOption,
     check_ray_options,
-    metadata_limits,
     network_device,
     opened_regions,
     workers_device,
@@ -66,6 +49,13 @@ if TYPE_CHECKING:
     from aladin_training.data.regions import RegionStore
 
 
+def _settings() -> Flags:
+    from aladin_index.settings import BuildSettings
+
+    return settings_flags(BuildSettings)
+
+
+@with_flags(settings=_settings)
 def build(
     out: OutOption,
     model: ModelOption = Path(DEFAULT_MODEL),
@@ -74,25 +64,12 @@ def build(
     split: PartOfDataOption = None,
     photos_root: PhotosRootOption = None,
     exclude: ExcludeOption = None,
-    max_pixels: MaxPixelsOption = None,
-    exif: ExifOption = True,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     detector: DetectorOption = None,
-    ann: AnnOption = "auto",
-    memory_budget: MemoryOption = None,
-    ann_recall: RecallOption = 0.99,
-    tokens: TokensOption = "float16",
-    filter_fields: FieldsOption = None,
-    max_metadata: MaxMetadataOption = None,
-    shards: ShardsOption = None,
-    part: PartOption = "1/1",
-    batch_size: BatchSizeOption = 128,
-    readers: ReadersOption = None,
     device: BuildDeviceOption = "cpu",
-    resume: ResumeOption = False,
-    replace: ReplaceOption = False,
-    strict: StrictOption = False,
+    *,
+    settings: BuildSettings,
     ray: RayOption = None,
     ray_workers: RayWorkersOption = None,
     ray_cpus: RayCpusOption = None,
@@ -123,29 +100,13 @@ def build(
     then split in proportion to the work of all workers, start (loading the network) included.
     --device is the workers' device; with cuda each has its own GPU.
     """
-    from aladin_index.settings import BuildSettings
     from aladin_service.library.libraries import check_output
 
     check_ray_options(ray, ray_workers, ray_cpus)
     sources = _Sources(images, texts, split, photos_root, exclude, regions, region_labels, detector)
-    settings = BuildSettings(
-        ann=ann,
-        memory_budget_bytes=memory_budget,
-        ann_recall=ann_recall,
-        token_dtype=tokens,
-        filter_fields=fields_of(filter_fields),
-        shards=shards,
-        part=_part(part),
-        batch_size=batch_size,
-        readers=readers or (os.cpu_count() if ray is None else ray_cpus) or 1,
-        limits=image_limits(max_pixels),
-        metadata=metadata_limits(max_metadata),
-        exif=exif,
-        resume=resume,
-        replace=replace,
-        strict=strict,
-    )
-    check_output(out, libraries_folder(), replace=replace or resume)
+    readers = settings.readers or (os.cpu_count() if ray is None else ray_cpus) or 1
+    settings = dataclasses.replace(settings, readers=readers)
+    check_output(out, libraries_folder(), replace=settings.replace or settings.resume)
     checkpoint = _named_model(model, sources)
     cluster = _Cluster(ray, ray_workers, ray_cpus)
     with explain_resume(out):
@@ -294,10 +255,3 @@ def explain_resume(out: Path) -> Generator[None]:
             what = "nothing was encoded yet: run the same command again"
         typer.echo(f"stopped: {what}", err=True)
         raise
-
-
-def _part(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
-    if match is None:
-        raise typer.BadParameter(f"expected a part such as 1/4, got {text!r}", param_hint="--part")
-    return int(match[1]), int(match[2])

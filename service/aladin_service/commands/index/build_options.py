@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aladin_network.types import DeviceName, TokenDtype
-from aladin_service.commands.options import parse_bytes
+from aladin_network.types import DeviceName
+from aladin_service.commands.flags import Flags
+from aladin_service.commands.options import metadata_limits, parse_bytes
 
 if TYPE_CHECKING:
+    from aladin_index.settings import EncodeSettings
     from aladin_network.photos.decoding import ImageLimits
 
+MAX_METADATA_HELP = (
+    "Maximum size of an item's metadata, written as JSON. An item with a larger one is skipped."
+    " [default: 64KiB]"
+)
 MODEL_HELP = (
     "Network that encodes the items: a checkpoint, or a dual encoder such as CLIP or SigLIP, as a "
     "folder of the transformers library or by its name on the hub, which is converted once."
@@ -21,14 +28,6 @@ MODEL_HELP = (
 ModelOption = Annotated[Path, typer.Option("--model", metavar="MODEL", help=MODEL_HELP)]
 OutOption = Annotated[
     Path, typer.Option("--out", help="Folder of the index: a new one, or with --replace another.")
-]
-ReplaceOption = Annotated[
-    bool,
-    typer.Option(
-        "--replace",
-        help="Replace the index in --out by a new generation, and go back with `aladin index "
-        "rollback`. The index of a library is never replaced.",
-    ),
 ]
 ImagesOption = Annotated[
     list[Path] | None,
@@ -47,62 +46,6 @@ TextsOption = Annotated[
         help="JSONL or table of texts, or a data set whose captions to take; or several of them.",
     ),
 ]
-AnnOption = Annotated[
-    str,
-    typer.Option(
-        "--ann",
-        metavar="auto|exact|exact-align|FACTORY",
-        help="First stage: chosen by size, memory and recall; exhaustive; exhaustive, and searches "
-        "take all items as candidates of the second stage; or a FAISS factory string.",
-    ),
-]
-MemoryOption = Annotated[
-    int | None,
-    typer.Option(
-        "--memory-budget",
-        metavar="SIZE",
-        parser=parse_bytes,
-        help="Memory that the first stages may take, e.g. 8GiB; for --ann auto.",
-    ),
-]
-RecallOption = Annotated[
-    float,
-    typer.Option(
-        "--ann-recall", help="Share of the exact nearest items that the first stage has to find."
-    ),
-]
-TokensOption = Annotated[
-    TokenDtype, typer.Option("--tokens", help="Stored form of the second stage's tokens.")
-]
-FieldsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--filter-fields",
-        metavar="A,B",
-        help="Metadata fields to index for filters. [default: all]",
-    ),
-]
-ShardsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--shards",
-        min=1,
-        help="Pieces in which the work is saved: after a kill, at most one is done again. The "
-        "index is the same for any number. [default: one for about 2,048 items]",
-    ),
-]
-PartOption = Annotated[
-    str,
-    typer.Option(
-        "--part",
-        metavar="I/N",
-        help="Build only the I-th of N parts of the source, I from 1, e.g. one on each machine; "
-        "`aladin index merge` merges the parts.",
-    ),
-]
-BatchSizeOption = Annotated[
-    int, typer.Option("--batch-size", min=1, help="Items that are encoded and written together.")
-]
 ReadersOption = Annotated[
     int | None,
     typer.Option(
@@ -112,10 +55,6 @@ ReadersOption = Annotated[
     ),
 ]
 BuildDeviceOption = Annotated[DeviceName, typer.Option("--device", help="Where the network runs.")]
-ResumeOption = Annotated[
-    bool,
-    typer.Option("--resume", help="Continue the interrupted build of the same items in --out."),
-]
 ExcludeOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -126,16 +65,12 @@ ExcludeOption = Annotated[
         "the folders of other programs (@eaDir, #recycle, $RECYCLE.BIN ...) are skipped anyway.",
     ),
 ]
+MAX_PIXELS_HELP = (
+    "Largest number of pixels of a decoded photo; a larger JPEG is decoded at a reduced size,"
+    " another photo is skipped. Decoding takes up to 17 bytes per pixel. [default: 64000000]"
+)
 MaxPixelsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-pixels",
-        min=1,
-        metavar="N",
-        help="Largest number of pixels of a decoded photo; a larger JPEG is decoded at a reduced "
-        "size, another photo is skipped. Decoding takes up to 17 bytes per pixel. "
-        "[default: 64000000]",
-    ),
+    int | None, typer.Option("--max-pixels", min=1, metavar="N", help=MAX_PIXELS_HELP)
 ]
 ExifOption = Annotated[
     bool,
@@ -159,3 +94,57 @@ def fields_of(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+# Fields of a build's settings that no command sets, or that a command makes of several options.
+_WITHOUT_OPTION = ("default_candidates", "shard_items", "device")
+
+
+def settings_flags(kind: type[EncodeSettings], *names: str) -> Flags:
+    """Return the options of how items are read, encoded and indexed: of these fields, or all."""
+    written: dict[str, Any] = {
+        "limits": {
+            "flag": "--max-pixels",
+            "metavar": "N",
+            "help": MAX_PIXELS_HELP,
+            "parser": _image_limits,
+        },
+        "exif": ExifOption,
+        "ann": {"metavar": "auto|exact|exact-align|FACTORY"},
+        "memory_budget_bytes": {
+            "flag": "--memory-budget",
+            "metavar": "SIZE",
+            "parser": parse_bytes,
+        },
+        "token_dtype": {"flag": "--tokens"},
+        "filter_fields": {"metavar": "A,B", "parser": fields_of},
+        "metadata": {
+            "flag": "--max-metadata",
+            "metavar": "SIZE",
+            "help": MAX_METADATA_HELP,
+            "parser": metadata_limits,
+        },
+        "part": {"metavar": "I/N", "parser": _part},
+        "readers": ReadersOption,
+        "device": BuildDeviceOption,
+        "on_duplicate": {
+            "help": "If an id is already in the index: add nothing at all, replace the old item, or"
+            " keep the old item.",
+        },
+    }
+    known = {each.name for each in fields(kind)}
+    written |= dict.fromkeys(known.difference(names) if names else _WITHOUT_OPTION)
+    return Flags(kind, written, {"readers": None, "replace": False})
+
+
+def _image_limits(text: str) -> ImageLimits:
+    if not text.isdecimal() or not int(text):
+        raise typer.BadParameter(f"expected a whole number of at least 1, got {text!r}")
+    return image_limits(int(text))
+
+
+def _part(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None:
+        raise typer.BadParameter(f"expected a part such as 1/4, got {text!r}")
+    return int(match[1]), int(match[2])

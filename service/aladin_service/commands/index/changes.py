@@ -9,24 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aladin_network.types import OnDuplicate, Target
+from aladin_network.types import Target
+from aladin_service.commands.flags import Flags, with_flags
 from aladin_service.commands.index.build_options import (
     ExcludeOption,
-    ExifOption,
-    MaxPixelsOption,
-    image_limits,
+    settings_flags,
 )
 from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import (
     DetectorOption,
     IndexArgument,
-    MaxMetadataOption,
     PartOfDataOption,
     PhotosRootOption,
     RegionLabelsOption,
     RegionsOption,
-    StrictOption,
-    metadata_limits,
     opened_regions,
 )
 from aladin_service.commands.progress import stderr_progress
@@ -38,11 +34,19 @@ if TYPE_CHECKING:
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
     from aladin_index.format.layout import EngineLocation
     from aladin_index.format.skipped import SkippedItem
+    from aladin_index.settings import AddSettings
     from aladin_network.detectors.base import Detector
     from aladin_training.data.folder_rules import FolderRules
     from aladin_training.data.regions import RegionStore
 
 
+def _settings() -> Flags:
+    from aladin_index.settings import AddSettings
+
+    return settings_flags(AddSettings, "limits", "exif", "metadata", "strict", "on_duplicate")
+
+
+@with_flags(settings=_settings)
 def add(
     index: IndexArgument,
     images: Annotated[
@@ -56,21 +60,11 @@ def add(
     split: PartOfDataOption = None,
     photos_root: PhotosRootOption = None,
     exclude: ExcludeOption = None,
-    max_pixels: MaxPixelsOption = None,
-    exif: ExifOption = True,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     detector: DetectorOption = None,
-    max_metadata: MaxMetadataOption = None,
-    strict: StrictOption = False,
-    on_duplicate: Annotated[
-        OnDuplicate,
-        typer.Option(
-            "--on-duplicate",
-            help="If an id is already in the index: add nothing at all, replace the old item, or "
-            "keep the old item.",
-        ),
-    ] = "error",
+    *,
+    settings: AddSettings,
 ) -> None:
     """Add photos, texts or both to an index, without a rebuild.
 
@@ -85,7 +79,6 @@ def add(
     """
     from aladin_index.encode.item_changer import add_items, check_new
     from aladin_index.open import live_model, open_writer
-    from aladin_index.settings import AddSettings
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
     from aladin_network.photos.skipped import skipped_lines
@@ -101,15 +94,8 @@ def add(
     if images and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
     source = _NewItems(images, texts, split, photos_root, exclude, store, finder)
-    settings = AddSettings(
-        on_duplicate=on_duplicate,
-        limits=image_limits(max_pixels),
-        metadata=metadata_limits(max_metadata),
-        exif=exif,
-        strict=strict,
-    )
     with closing(open_writer(index, checkpoint.model_id, engine=engine)) as writer:
-        if on_duplicate == "error":
+        if settings.on_duplicate == "error":
             for target in source.targets:
                 check_new(writer, target, source.read(target, report=False), settings)
         for target in source.targets:

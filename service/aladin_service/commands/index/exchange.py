@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aladin_network.types import TokenDtype
-from aladin_service.commands.index.build_options import (
-    AnnOption,
-    FieldsOption,
-    MemoryOption,
-    OutOption,
-    RecallOption,
-    ReplaceOption,
-    fields_of,
-)
+from aladin_service.commands.flags import Flags, with_flags
+from aladin_service.commands.index.build_options import OutOption, settings_flags
 from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import IndexArgument, PhotosRootOption
 from aladin_service.commands.progress import stderr_progress
 from aladin_service.library.places import libraries_folder, model_folder
 
+if TYPE_CHECKING:
+    from aladin_index.settings import BuildSettings
 
+
+def _settings() -> Flags:
+    from aladin_index.settings import BuildSettings
+
+    first_stage = ("ann", "memory_budget_bytes", "ann_recall")
+    return settings_flags(BuildSettings, *first_stage, "filter_fields", "replace")
+
+
+@with_flags(settings=_settings)
 def import_(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Embeddings, tokens and metadata.")
@@ -36,16 +40,13 @@ def import_(
         ),
     ],
     out: OutOption,
-    ann: AnnOption = "auto",
-    memory_budget: MemoryOption = None,
-    ann_recall: RecallOption = 0.99,
     tokens: Annotated[
         TokenDtype | None,
         typer.Option("--tokens", help="Stored form of the tokens. [default: as in FOLDER]"),
     ] = None,
-    filter_fields: FieldsOption = None,
     photos_root: PhotosRootOption = None,
-    replace: ReplaceOption = False,
+    *,
+    settings: BuildSettings,
 ) -> None:
     """Create an index from precomputed embeddings and tokens.
 
@@ -60,18 +61,11 @@ def import_(
     """
     from aladin_service.library.libraries import check_output
 
-    check_output(out, libraries_folder(), replace=replace)
+    check_output(out, libraries_folder(), replace=settings.replace)
     checkpoint = model_folder(model)
     from aladin_index.encode.source_items import PhotoPlaces
     from aladin_index.exchange.importer import import_index
-    from aladin_index.settings import BuildSettings
 
-    settings = BuildSettings(
-        ann=ann,
-        memory_budget_bytes=memory_budget,
-        ann_recall=ann_recall,
-        filter_fields=fields_of(filter_fields),
-    )
     places = PhotoPlaces(folder, photos_root)
     with stderr_progress() as progress:
         report = import_index(folder, checkpoint, out, settings, tokens, progress, places)
@@ -99,16 +93,14 @@ def export(
     typer.echo(f"{out}: " + ", ".join(f"{count} {target}" for target, count in counts.items()))
 
 
+@with_flags(settings=_settings)
 def merge(
     parts: Annotated[
         list[Path], typer.Argument(metavar="PART...", help="Folders of indexes of the same model.")
     ],
     out: OutOption,
-    ann: AnnOption = "auto",
-    memory_budget: MemoryOption = None,
-    ann_recall: RecallOption = 0.99,
-    filter_fields: FieldsOption = None,
-    replace: ReplaceOption = False,
+    *,
+    settings: BuildSettings,
 ) -> None:
     """Merge indexes that were built on different machines.
 
@@ -123,16 +115,9 @@ def merge(
     first part, unless --filter-fields is given. If a merge is killed, run it again.
     """
     from aladin_index.generations.merge import merge_indexes
-    from aladin_index.settings import BuildSettings
     from aladin_service.library.libraries import check_output
 
-    check_output(out, libraries_folder(), replace=replace)
-    settings = BuildSettings(
-        ann=ann,
-        memory_budget_bytes=memory_budget,
-        ann_recall=ann_recall,
-        filter_fields=fields_of(filter_fields),
-    )
+    check_output(out, libraries_folder(), replace=settings.replace)
     with stderr_progress() as progress:
         report = merge_indexes(parts, out, settings, progress)
     print_generation(out, report.generation, report.counts, more=f", from {len(parts)} parts")

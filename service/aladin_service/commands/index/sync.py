@@ -6,33 +6,31 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aladin_service.commands.flags import Flags, with_flags
 from aladin_service.commands.index.build_options import (
     BuildDeviceOption,
     ExcludeOption,
-    ExifOption,
-    MaxPixelsOption,
-    ReadersOption,
-    image_limits,
+    settings_flags,
 )
 from aladin_service.commands.options import (
     DetectorOption,
     IndexArgument,
     JsonOption,
-    MaxMetadataOption,
     PhotosRootOption,
-    metadata_limits,
     network_device,
 )
 from aladin_service.commands.pass_lines import PassLines
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
+    from aladin_index.settings import EncodeSettings
     from aladin_index.sync.apply import SyncReport
     from aladin_service.library.watching import FolderWatch
 
@@ -67,6 +65,13 @@ PollOption = Annotated[
 ]
 
 
+def _settings() -> Flags:
+    from aladin_index.settings import EncodeSettings
+
+    return settings_flags(EncodeSettings, "limits", "exif", "metadata", "readers")
+
+
+@with_flags(add=_settings)
 def sync(
     index: IndexArgument,
     folders: FoldersArgument,
@@ -76,11 +81,9 @@ def sync(
     watch: WatchOption = False,
     poll: PollOption = None,
     photos_root: PhotosRootOption = None,
-    max_pixels: MaxPixelsOption = None,
-    exif: ExifOption = True,
     detector: DetectorOption = None,
-    max_metadata: MaxMetadataOption = None,
-    readers: ReadersOption = None,
+    *,
+    add: EncodeSettings,
     device: BuildDeviceOption = "cpu",
     as_json: JsonOption = False,
 ) -> None:
@@ -100,7 +103,6 @@ def sync(
     it is back. SIGINT and SIGTERM end the command after the batch at hand.
     """
     from aladin_index.format.models import live_model_folder
-    from aladin_index.settings import EncodeSettings
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
     from aladin_service.door import detector_for
@@ -119,12 +121,7 @@ def sync(
         folders=folders,
         exclude=tuple(exclude or ()),
         photos_root=photos_root,
-        add=EncodeSettings(
-            readers=readers or os.cpu_count() or 1,
-            limits=image_limits(max_pixels),
-            metadata=metadata_limits(max_metadata),
-            exif=exif,
-        ),
+        add=replace(add, readers=add.readers or os.cpu_count() or 1),
         allow_missing=allow_empty,
     )
     on = network_device(device)

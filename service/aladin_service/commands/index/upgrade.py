@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from aladin_service.commands.index.build_options import (
-    MODEL_HELP,
-    BatchSizeOption,
-    BuildDeviceOption,
-    MaxPixelsOption,
-    ReadersOption,
-    image_limits,
-)
+from aladin_network.types import DeviceName
+from aladin_service.commands.flags import Flags, with_flags
+from aladin_service.commands.index.build_options import MODEL_HELP, settings_flags
 from aladin_service.commands.options import (
     DetectorOption,
     IndexArgument,
@@ -27,6 +23,7 @@ from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
     from aladin_index.format.skipped import SkippedItem
+    from aladin_index.settings import BuildSettings
     from aladin_index.upgrade.run import UpgradeReport
 
 _NAMED = 100
@@ -43,15 +40,20 @@ SkipMissingOption = Annotated[
 ]
 
 
+def _settings() -> Flags:
+    from aladin_index.settings import BuildSettings
+
+    return settings_flags(BuildSettings, "limits", "batch_size", "readers", "device")
+
+
+@with_flags(settings=_settings)
 def upgrade(
     index: IndexArgument,
     model: NewModelOption,
     skip_missing: SkipMissingOption = False,
     detector: DetectorOption = None,
-    max_pixels: MaxPixelsOption = None,
-    batch_size: BatchSizeOption = 128,
-    readers: ReadersOption = None,
-    device: BuildDeviceOption = "cpu",
+    *,
+    settings: BuildSettings,
 ) -> None:
     """Give a live index another model.
 
@@ -70,18 +72,16 @@ def upgrade(
     What was fitted to the old model does not: stdout names the commands that fit it anew. The
     calibration and the hubness correction of the new model's checkpoint are taken.
     """
-    from aladin_index.settings import BuildSettings
     from aladin_index.upgrade.run import upgrade_index
     from aladin_network.graphs.loading import load_for_inference
     from aladin_service.door import detector_for, named_detector
     from aladin_service.library.places import model_folder
 
     folder = model_folder(model)
-    settings = BuildSettings(
-        batch_size=batch_size,
-        readers=readers or os.cpu_count() or 1,
-        limits=image_limits(max_pixels),
-        device=network_device(device),
+    settings = replace(
+        settings,
+        readers=settings.readers or os.cpu_count() or 1,
+        device=network_device(cast(DeviceName, settings.device)),
     )
     finder = None
     if named_detector(detector) is not None:
