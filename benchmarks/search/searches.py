@@ -21,10 +21,10 @@ from aladin_index.ann.exact_search import exact_search, largest
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.generations.reader import open_index
 from aladin_index.search.file_collection import StoredCollection
-from aladin_index.search.options import SearchOptions
+from aladin_index.search.options import AskedSearch, SearchOptions
 from aladin_index.search.query import Term
 from aladin_index.search.results import SearchAnswer
-from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
+from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.tokens.maxsim import alignment_with_all
 from benchmarks.lib.measuring import ratio, time_in_turn, use_one_thread
 from benchmarks.lib.processes import peak_rss_bytes
@@ -57,14 +57,15 @@ class TextSearches:
             for embedding, words in zip(queries.embeddings, queries.words, strict=True)
         ]
 
-    def asked(self, turn: int, candidates: int) -> AskedSearch:
+    def asked(self, turn: int, candidates: int) -> AskedSearch[Term]:
         """Return the search with query number `turn`, starting over after the last query."""
         query = Term(self._encodings[turn % len(self._encodings)], "text")
         return AskedSearch(query, "images", SearchOptions(k=TOP, candidates=candidates, fusion=1.0))
 
     def search(self, turn: int, candidates: int) -> SearchAnswer:
         """Search with query number `turn`."""
-        return self._searcher.search(*self.asked(turn, candidates))
+        asked = self.asked(turn, candidates)
+        return self._searcher.search(asked.query, asked.target, asked.options)
 
 
 class ServedFirstStage:

@@ -187,10 +187,9 @@ class Local:
         return untrained_reason(provenance.recipe, provenance.stage)
 
     def search(self, request: SearchRequest) -> SearchAnswer:
-        from aladin_service.search.parts import encode_any
 
         received_s = time.monotonic()
-        encoded = encode_any(self.encoder, self.searcher, query_of(request))
+        encoded = self.encoder.encode_one(self.searcher, query_of(request))
         target = request.target_in(self.targets)
         return self.searcher.search(encoded, target, request.options(), received_s)
 
@@ -211,7 +210,7 @@ class Local:
         if isinstance(query, RegionsQuery) and photo is not None:
             query = replace(query, picture=picture_bytes(photo, "image")[0])
         pair = find_pair(self.searcher, query, item_id)
-        encoded = self.encoder.encode_one(self.searcher, query)
+        (encoded,) = self.encoder.encode_one(self.searcher, query)
         return draw_pair(self.searcher, pair, encoded, self.encoder.memory)
 
     def close(self) -> None:

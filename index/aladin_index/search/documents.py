@@ -18,10 +18,10 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.search.candidates import find_candidates
 from aladin_index.search.collection import Collection, SecondStageQuery
 from aladin_index.search.judge import judge
-from aladin_index.search.options import SearchOptions
+from aladin_index.search.options import AskedSearch, SearchOptions
 from aladin_index.search.order import RankedPage, Ranking
 from aladin_index.search.query import Term
-from aladin_index.search.searcher import AskedSearch, SharedCollections, TwoStageSearcher
+from aladin_index.search.searcher import SharedCollections, TwoStageSearcher
 from aladin_index.tokens.maxsim import score_block
 from aladin_index.tokens.store import TokenBlock
 from aladin_network.scoring.fusion import DirectionFusion

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, fields
 from typing import (
     Annotated,
     Any,
+    Generic,
     Literal,
     NamedTuple,
     TypedDict,
+    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -25,6 +27,9 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapV
 from pydantic_core import PydanticCustomError
 
 from aladin_network.errors import InputError, brief
+from aladin_network.types import Target
+
+Q = TypeVar("Q", covariant=True)
 
 MAX_K = 1000
 MAX_CANDIDATES = 10_000
@@ -178,6 +183,22 @@ class SearchOptions:
                 continue
             if isinstance(value, str) or not bound.least <= value <= bound.most:
                 raise InputError(f"{bound.name}: expected {bound.expected}, got {value}")
+
+
+class AskedSearch(NamedTuple, Generic[Q]):
+    """A search: its query, as it was asked or encoded, and how to answer it.
+
+    Attributes:
+        query: What is searched for.
+        target: Collection to search.
+        options: Options of the search.
+        received_s: Arrival time, by `time.monotonic`, which all processes share; 0 for now.
+    """
+
+    query: Q
+    target: Target
+    options: SearchOptions = SearchOptions()
+    received_s: float = 0.0
 
 
 class SearchOptionFields(TypedDict, total=False):

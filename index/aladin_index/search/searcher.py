@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
@@ -17,7 +16,7 @@ from aladin_index.search.candidates import find_candidates
 from aladin_index.search.collection import Collection, SearchBackend
 from aladin_index.search.deadline import RerankDeadline
 from aladin_index.search.judge import judge
-from aladin_index.search.options import SearchOptions
+from aladin_index.search.options import AskedSearch, SearchOptions
 from aladin_index.search.order import rank
 from aladin_index.search.plan import Plan, Planner
 from aladin_index.search.query import Query, Term
@@ -30,15 +29,8 @@ from aladin_network.types import MODALITY_OF, TARGETS, Modality, Target
 _DEFAULTS = SearchOptions()
 
 
-class AskedSearch(NamedTuple):
-    """Arguments of `TwoStageSearcher.search`, for one search of a batch."""
-
-    query: Query | Term
-    target: Target
-    options: SearchOptions = _DEFAULTS
-    received_s: float | None = None
-
-
+# A search of an encoded query.
+Search = AskedSearch[Query | Term]
 # Collections that searches of a batch have in common, by what they search.
 SharedCollections = dict[tuple[Target, Filter | None], Collection]
 
@@ -87,12 +79,12 @@ class TwoStageSearcher:
             ShapeError: If the query is not one item of the index's dimensions.
             EngineUnavailableError: If the first stage does not answer.
         """
-        (answer,) = self.search_all([AskedSearch(query, target, options, received_s)])
+        (answer,) = self.search_all([AskedSearch(query, target, options, received_s or 0.0)])
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def search_all(self, asked: Sequence[AskedSearch]) -> list[SearchAnswer | Exception]:
+    def search_all(self, asked: Sequence[Search]) -> list[SearchAnswer | Exception]:
         """Answer several searches together.
 
         Those of one collection, with the same filter, share a call of the first stage, of the
@@ -135,7 +127,10 @@ class TwoStageSearcher:
         return answer_all(self.index, pages, Times(began_s, retrieved_s, time.monotonic()))
 
     def plan(
-        self, search: AskedSearch, received_s: float, shared: SharedCollections | None = None
+        self,
+        search: Search,
+        received_s: float,
+        shared: SharedCollections | None = None,
     ) -> Plan:
         """Check a query and its options, and collect what the stages need; see `search`.
 

@@ -19,6 +19,7 @@ from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.encode.region_sources import check_detector
 from aladin_index.encode.source_items import Prepared
 from aladin_index.search.collection import SearchBackend
+from aladin_index.search.query import Query as EncodedQuery
 from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
@@ -46,9 +47,10 @@ from aladin_service.search.job import (
     ItemQuery,
     PhotoQuery,
     PlainQuery,
+    Query,
     RegionsQuery,
     TextQuery,
-    with_box,
+    parts_of,
 )
 from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache, content_of
 from aladin_service.settings import QueryLimits, ServiceSettings
@@ -58,7 +60,7 @@ _MODALITIES: tuple[Modality, ...] = ("text", "image")
 
 
 class _Input(NamedTuple):
-    """A query that the network has to encode.
+    """A part of a query that the network has to encode.
 
     Attributes:
         modality: Modality, which selects the tower.
@@ -172,11 +174,11 @@ class QueryEncoder:
     def encode(
         self,
         searcher: TwoStageSearcher,
-        queries: Sequence[PlainQuery],
+        queries: Sequence[Query],
         is_wanted: Callable[[int], bool] = always,
         until_s: Sequence[float] = (),
-    ) -> list[Term | Exception | None]:
-        """Encode queries, all texts together and all photos together.
+    ) -> list[EncodedQuery | Exception | None]:
+        """Encode the parts of queries, all texts together and all photos together.
 
         Args:
             searcher: Searcher of the index to be searched; its model encodes.
@@ -186,34 +188,41 @@ class QueryEncoder:
                 be decoded in; empty for the memory's own limit.
 
         Returns:
-            By place the encoded query, or why there is none: an `AladinError` about the query,
-            another exception if something unforeseen happened, None if nobody waits for it.
+            By place the encoded query, or why there is none: an `AladinError` about the first part
+            that fails, another exception if something unforeseen happened, None if nobody waits.
         """
-        has_photos = any(isinstance(query, PhotoQuery | RegionsQuery) for query in queries)
-        prepare = partial(self._prepare, searcher, is_wanted)
+        parts = [(place, part) for place, each in enumerate(queries) for part in parts_of(each)]
+        has_photos = any(isinstance(part.query, PhotoQuery | RegionsQuery) for _, part in parts)
         each = self._decoders.map if has_photos else map
         # All photos of a batch together wait no longer than a single photo would.
         last_s = time.monotonic() + self._limits.memory.patience_s
-        limits_s = [min(own_s, last_s) for own_s in until_s] or [last_s] * len(queries)
-        prepared = list(each(prepare, range(len(queries)), queries, limits_s))
-        results = [None if isinstance(item, _Input) else item for item in prepared]
+        limits_s = [min(until_s[place], last_s) if until_s else last_s for place, _ in parts]
+        owners = [place for place, _ in parts]
+        prepare = partial(self._prepare, searcher, is_wanted)
+        prepared = list(each(prepare, owners, [part.query for _, part in parts], limits_s))
+        terms = [None if isinstance(item, _Input) else item for item in prepared]
         for modality in _MODALITIES:
             inputs = {
-                place: item
-                for place, item in enumerate(prepared)
-                if isinstance(item, _Input) and item.modality == modality and is_wanted(place)
+                number: item
+                for number, item in enumerate(prepared)
+                if isinstance(item, _Input)
+                and item.modality == modality
+                and is_wanted(owners[number])
             }
             if inputs:
                 model = self._networks.of(searcher.index.checkpoint.model, modality)
                 encoded = self._run_network(model, list(inputs.values()))
-                for place, result in zip(inputs, encoded, strict=True):
-                    results[place] = result
-        return [
-            encoded if isinstance(query, TextQuery) else with_box(query, encoded)
-            for query, encoded in zip(queries, results, strict=True)
-        ]
+                for number, result in zip(inputs, encoded, strict=True):
+                    terms[number] = result
+        joined: list[list[Term | Exception | None]] = [[] for _ in queries]
+        for (place, part), term in zip(parts, terms, strict=True):
+            if isinstance(term, Term):
+                # A photo was encoded as a whole: another box of it needs no further encoding.
+                term = term._replace(box=part.query.box, role=part.role, weight=part.weight)
+            joined[place].append(term)
+        return [_join(of_query) for of_query in joined]
 
-    def encode_one(self, searcher: TwoStageSearcher, query: PlainQuery) -> Term:
+    def encode_one(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
         """Encode one query by itself.
 
         Args:
@@ -221,7 +230,7 @@ class QueryEncoder:
             query: Query to encode.
 
         Raises:
-            AladinError: If the query cannot be encoded.
+            AladinError: If the query or a part of it cannot be encoded.
             WithdrawnError: If no client waits for it; see `aladin_network.photos.memory`.
         """
         is_wanted = is_still_wanted()
@@ -240,7 +249,7 @@ class QueryEncoder:
         query: PlainQuery,
         until_s: float,
     ) -> _Input | Term | Exception | None:
-        """Do the part of a query's encoding that does not need the network; never raises."""
+        """Do what does not need the network; never raises. `place` is that of the whole query."""
         if not is_wanted(place):
             return None
         try:
@@ -325,6 +334,16 @@ class QueryEncoder:
                 )
             )
         return results
+
+
+def _join(terms: Sequence[Term | Exception | None]) -> EncodedQuery | Exception | None:
+    """Return the terms of a query, or why the first that is missing is."""
+    encoded: list[Term] = []
+    for term in terms:
+        if not isinstance(term, Term):
+            return term
+        encoded.append(term)
+    return tuple(encoded)
 
 
 def _fault(model: Network, item: _Input) -> InputError | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
-from aladin_index.search.options import SearchOptions
+from aladin_index.search.options import AskedSearch
 from aladin_index.search.results import Box, Role, TookMs
-from aladin_network.types import Modality, Target
+from aladin_network.types import Modality
 
 if TYPE_CHECKING:
     from aladin_index.search.documents import DocumentVectors
-    from aladin_index.search.query import Term
 
 # Queues: texts and photos are encoded separately, other queries are not encoded at all. Documents
 # have their own, since a query does not wait for a batch of them.
@@ -86,18 +86,21 @@ class ItemQuery:
     box: Box | None = None
 
 
+PlainQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
+
+
 @dataclass(frozen=True)
 class QueryPart:
-    """One part of a query of several.
+    """One part of a query, which becomes a term of the encoded one.
 
     Attributes:
         query: The part as a query of its own.
-        role: What the part says of the hits.
+        role: What the part says of the hits; None for a query that is this part alone.
         weight: Weight among the parts, more than 0; examples have no weight of their own.
     """
 
-    query: TextQuery | PhotoQuery | ItemQuery
-    role: Role
+    query: PlainQuery
+    role: Role | None = None
     weight: float = 1.0
 
 
@@ -118,41 +121,27 @@ class PartsQuery:
         return "photo" if "photo" in queues else "text" if "text" in queues else "encoded"
 
 
-PlainQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
 Query = PlainQuery | PartsQuery
 
 
-def with_box(query: PlainQuery, encoded: Term | Exception | None) -> Term | Exception | None:
-    """Give an encoded query the box of its query, if it has one.
-
-    The photo was encoded as a whole, so that another box of it needs no further encoding.
-    """
-    box = None if isinstance(query, TextQuery) else query.box
-    if box is None or encoded is None or isinstance(encoded, Exception):
-        return encoded
-    return encoded._replace(box=box)
+def parts_of(query: Query) -> tuple[QueryPart, ...]:
+    """Return the parts of a query, which may be one alone."""
+    return query.parts if isinstance(query, PartsQuery) else (QueryPart(query),)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchJob:
-    """A query and how to answer it.
-
-    Attributes:
-        query: Query to search for.
-        target: Collection to search.
-        options: Options of the search.
-        received_s: Arrival time of the request, by `time.monotonic`, which all processes share.
-    """
-
-    query: Query
-    target: Target
-    options: SearchOptions
-    received_s: float
+class SearchJob(AskedSearch[Query]):
+    """A search as it waits for a worker, its query not encoded yet."""
 
     @property
     def queue(self) -> QueueName:
         """Queue in which the query waits."""
         return self.query.queue
+
+    @property
+    def until_s(self) -> float:
+        """Time by which the answer is due, by `time.monotonic`."""
+        timeout_ms = self.options.timeout_ms
+        return math.inf if timeout_ms is None else self.received_s + timeout_ms / 1000
 
 
 class Answered(NamedTuple):

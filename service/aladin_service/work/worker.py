@@ -6,7 +6,6 @@ their own (`service.work.worker_process`). All calls block.
 
 from __future__ import annotations
 
-import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +17,10 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
-from aladin_index.search.query import Term, terms_of
+from aladin_index.search.options import AskedSearch
+from aladin_index.search.query import Query, Term
 from aladin_index.search.results import SEARCH_ANSWER
-from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
+from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError, IndexMismatchError
 from aladin_network.photos.files import PhotosRoot
@@ -31,13 +31,11 @@ from aladin_service.search.encoder import EncodingCache, QueryEncoder, query_net
 from aladin_service.search.job import (
     Answered,
     EncodeJob,
-    PartsQuery,
     PlainQuery,
     QueuedWork,
     SearchJob,
     WorkAnswer,
 )
-from aladin_service.search.parts import Encoded, encode_with_parts
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.hot_swap import LiveIndex, Opening
@@ -89,7 +87,7 @@ class Job(ABC, Generic[T]):
 
 
 # What a worker does at a time: a batch of queries or documents, or a job.
-Work = list[QueuedWork] | Job[Any]
+Work = Sequence[QueuedWork] | Job[Any]
 # Tells whether a client still waits for the result at a place of a batch, or at 0 for a job.
 IsWanted = Callable[[int], bool]
 
@@ -176,27 +174,17 @@ class Worker:
 
     def encode(self, searcher: TwoStageSearcher, query: PlainQuery) -> Term:
         """Encode one query for a job; recent encodings are cached."""
-        return self._encoder.encode_one(searcher, query)
+        (term,) = self._encoder.encode_one(searcher, query)
+        return term
 
     def answer(
         self, searcher: TwoStageSearcher, jobs: Sequence[SearchJob], is_wanted: IsWanted
     ) -> list[WorkAnswer | Exception | None]:
         """Encode queries together, then search with them together; see `do`."""
-        until_s = [
-            math.inf
-            if job.options.timeout_ms is None
-            else job.received_s + job.options.timeout_ms / 1000
-            for job in jobs
-        ]
-        plain = [job.query for job in jobs if not isinstance(job.query, PartsQuery)]
-        queries: Sequence[Encoded | Exception | None]
-        if len(plain) == len(jobs):
-            queries = self._encoder.encode(searcher, plain, is_wanted, until_s)
-        else:
-            every = [job.query for job in jobs]
-            queries = encode_with_parts(self._encoder, searcher, every, is_wanted, until_s)
+        until_s = [job.until_s for job in jobs]
+        queries = self._encoder.encode(searcher, [job.query for job in jobs], is_wanted, until_s)
         results: list[WorkAnswer | Exception | None] = [None] * len(jobs)
-        asked: dict[int, AskedSearch] = {}
+        asked: dict[int, AskedSearch[Query]] = {}
         for place, (job, query) in enumerate(zip(jobs, queries, strict=True)):
             if isinstance(query, Exception):
                 results[place] = query
@@ -213,8 +201,8 @@ class Worker:
                 degraded=tuple(answer.degraded),
                 took_ms=answer.took_ms,
                 no_match=answer.no_match,
-                cached=all(term.cached for term in terms_of(search.query)),
-                batch=max(term.batch for term in terms_of(search.query)),
+                cached=all(term.cached for term in search.query),
+                batch=max(term.batch for term in search.query),
             )
         return results
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
-from aladin_index.search.options import SearchOptions
+from aladin_index.search.options import AskedSearch, SearchOptions
 from aladin_index.search.results import Role, SearchAnswer
-from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
+from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.terms import moved_words
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import InputError

@@ -19,11 +19,11 @@ from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
 from aladin_index.search.candidates import find_candidates
 from aladin_index.search.collection import FirstStageQuery
-from aladin_index.search.options import SearchOptions
+from aladin_index.search.options import AskedSearch, SearchOptions
 from aladin_index.search.query import Term
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.score import score_all
-from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
+from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.judging import LogisticModel
 from aladin_network.errors import InputError

@@ -17,9 +17,9 @@ from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
 from aladin_index.search.file_collection import FileCollection
-from aladin_index.search.options import SearchOptions
+from aladin_index.search.options import AskedSearch, SearchOptions
 from aladin_index.search.results import SearchAnswer
-from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
+from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexCorruptError, InputError

@@ -16,9 +16,8 @@ from PIL import Image
 
 import aladin_index.encode.item_encoders as item_encoders
 import aladin_service.search.encoder as query_encoder
-from aladin_index.search.options import SearchOptions
+from aladin_index.search.options import AskedSearch, SearchOptions
 from aladin_index.search.results import SEARCH_ANSWER
-from aladin_index.search.searcher import AskedSearch
 from aladin_network.errors import (
     ImageError,
     InputError,
@@ -304,8 +303,9 @@ def test_cached_encodings_do_not_keep_their_batch_in_memory(worker: Worker) -> N
     with closing(encoder):
         results = encoder.encode(searcher, [TextQuery(text) for text in TEXTS])
     for result in results:
-        assert isinstance(result, query_encoder.Term)
-        for part in result.encoding:
+        assert isinstance(result, tuple)
+        (term,) = result
+        for part in term.encoding:
             assert (part if part.base is None else part.base).nbytes == part.nbytes
-        assert bool(result.encoding.mask.all())
-        assert np.isfinite(result.encoding.tokens).all()
+        assert bool(term.encoding.mask.all())
+        assert np.isfinite(term.encoding.tokens).all()
