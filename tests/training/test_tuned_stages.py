@@ -37,35 +37,13 @@ from aladin_training.stages.run import run_recipe
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.tasks.frozen import Teacher
 from aladin_training.tasks.scores import BatchScores, encode_directly
+from tests.training.interruption import InterruptAfter, InterruptionError
 
 MODES: dict[str, dict[str, Any]] = {
     "full": {"mode": "full", "lr_decay": 0.5, "checkpointing": True},
     "last": {"mode": "last", "layers": 1},
     "lora": {"mode": "lora", "rank": 2, "dropout": 0.1},
 }
-
-
-class InterruptionError(Exception):
-    """Stands for whatever ends a process between two steps."""
-
-
-class InterruptAt(NullProgress):
-    """Interrupts a run at a step of its n-th stage."""
-
-    def __init__(self, stage: int, step: int) -> None:
-        self.stage, self.step, self.counts = stage, step, False
-
-    def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
-        """Count the stages."""
-        self.counts = unit == "steps"
-        self.stage -= self.counts
-
-    def advance(self, count: int = 1) -> None:
-        """Count the steps of the chosen stage."""
-        if self.counts and self.stage == 0:
-            self.step -= count
-            if self.step < 0:
-                raise InterruptionError
 
 
 class Earlier:
@@ -125,7 +103,7 @@ def test_a_tuned_stage_resumes_exactly_and_leaves_a_plain_checkpoint(
     recipe = joint_alone(recipe_path, f"stage.joint.tune={tune}", "stage.joint.epochs=1")
     run_recipe(recipe, tmp_path / "unbroken")
     with pytest.raises(InterruptionError):
-        run_recipe(recipe, tmp_path / "broken", progress=InterruptAt(1, 1))
+        run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(1, stage=1))
     run_recipe(recipe, tmp_path / "broken", resume=True)
     unbroken = load_file(tmp_path / "unbroken" / "checkpoint" / "model.safetensors")
     broken = load_file(tmp_path / "broken" / "checkpoint" / "model.safetensors")
