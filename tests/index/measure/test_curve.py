@@ -13,7 +13,7 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.curve import ListedOrders, candidate_curve, listed_rank
 from aladin_index.measure.curve_points import CandidateCurve
 from aladin_index.measure.evaluate import EvaluationQueries, Question
-from aladin_index.search.candidates import Ranking
+from aladin_index.search.order import Ranking
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
