@@ -29,7 +29,7 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 
-from aladin_network.encoders.tokenized_text import train_tokenizer
+from aladin_network.encoders.vocabulary import train_tokenizer
 
 TEXTS = [
     "a small red circle above a striped blue square",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -28,7 +28,6 @@ from aladin_network.encoders.base import (
 )
 from aladin_network.encoders.readers import TokenizedTexts
 from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
-from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.errors import ConfigError
 from aladin_network.heads.alignment import AlignmentHead
 from aladin_network.heads.attention import AttentionHead
@@ -84,7 +83,7 @@ class Tower(nn.Module, Generic[E]):
 
     def forward(self, batch: object) -> Features:
         """Run the tower."""
-        features = batch if isinstance(batch, Features) else cast(nn.Module, self.encoder)(batch)
+        features = batch if isinstance(batch, Features) else self.encoder(batch)
         trunk = self.trunk
         if trunk is not None:
             features = features._replace(
@@ -138,7 +137,7 @@ class AladinModel(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
+        self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TextEncoder
     ) -> None:
         """Add the towers and heads to two encoders."""
         super().__init__()
@@ -183,7 +182,7 @@ class AladinModel(nn.Module):
 
     @classmethod
     def on_encoders(
-        cls, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
+        cls, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TextEncoder
     ) -> AladinModel:
         """Add new towers and heads, random or set to their sources' projections, to two encoders.
 

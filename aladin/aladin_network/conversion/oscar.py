@@ -43,7 +43,7 @@ from aladin_network.conversion.tensors import (
     write_converted,
 )
 from aladin_network.encoders.regions import RegionsArchitecture
-from aladin_network.encoders.tokenized_text import bert_tokenizer
+from aladin_network.encoders.vocabulary import bert_tokenizer
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.model import AladinModel
 

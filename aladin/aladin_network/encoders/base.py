@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from PIL import Image
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from typing_extensions import override
 
-from aladin_network.config import ImageEncoderConfig
+from aladin_network.config import ImageEncoderConfig, TextEncoderConfig
 from aladin_network.encoders.pixels import CellLayout
 from aladin_network.encoders.readers import Reads
+from aladin_network.encoders.tokenization import Tokenization
 from aladin_network.errors import ConfigError
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.masking import lengthened
@@ -117,34 +119,6 @@ ImageInput = Float[Tensor, "3 height width"] | PhotoPatches | RegionInput
 ImageBatch = Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch | LayerStates
 
 
-@runtime_checkable
-class TextEncoder(Protocol):
-    """Turns texts into word features."""
-
-    dim: int
-    frozen: bool
-
-    def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
-        """Tokenise texts.
-
-        Raises:
-            TextTooLongError: If a text has too many tokens and `truncate` is off.
-        """
-        ...
-
-    def count_too_long(self, texts: Sequence[str]) -> int:
-        """Count the texts that have too many tokens."""
-        ...
-
-    def __call__(self, batch: TextBatch) -> Features:
-        """Encode tokenised texts."""
-        ...
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the characters [start, end) of each content token."""
-        ...
-
-
 class Freezable(nn.Module):
     """Base of the encoders: when frozen, no gradient and evaluation mode always.
 
@@ -205,6 +179,67 @@ class Freezable(nn.Module):
     def forget_digest(self) -> None:
         """Compute the next digest anew, whether or not a change of the weights can be seen."""
         self._digested = None
+
+
+class TextEncoder(Tokenization, Freezable, ABC):
+    """Base of the text encoders; it owns the tokenizer, a subclass owns the network.
+
+    Attributes:
+        config: Complete configuration, from which a checkpoint rebuilds the same encoder.
+        dim: Width of the states; set by the subclass.
+        projection: Projection of the source's tower, or None if it has none or there was no source.
+    """
+
+    config: TextEncoderConfig
+    dim: int
+    projection: Projection | None = None
+
+    def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
+        """Store the configuration and the tokenizer."""
+        Freezable.__init__(self, config.frozen)
+        Tokenization.__init__(self, config, tokenizer)
+
+    @classmethod
+    @abstractmethod
+    def from_source(cls, config: TextEncoderConfig, tokenizer: Tokenizer | None) -> TextEncoder:
+        """Build for training: pretrained if ``config.source`` is set, else random.
+
+        Args:
+            config: Configuration of a recipe.
+            tokenizer: Tokenizer for a random start; a pretrained source has its own.
+
+        Raises:
+            ConfigError: If the configuration is impossible, or a random initialisation has no
+                tokenizer.
+            CheckpointError: If the source cannot be loaded.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
+        """Train a tokenizer of the kind that this encoder needs for a random start.
+
+        Args:
+            texts: The training captions.
+            vocabulary_size: Upper bound, special tokens included.
+        """
+
+    @abstractmethod
+    def forward(self, batch: TextBatch) -> Features:
+        """Encode tokenised texts."""
+
+    def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
+        """Tokenise texts as tensors; see `tokenize`."""
+        tokenized = self.tokenize(texts, truncate=truncate)
+        return TextBatch(*(torch.from_numpy(part) for part in tokenized))
+
+    def _check_vocabulary(self, rows: int) -> None:
+        """Refuse a tokenizer with more entries than the network has embeddings."""
+        if self.tokenizer.get_vocab_size() > rows:
+            raise ConfigError(
+                f"text_encoder: the tokenizer has {self.tokenizer.get_vocab_size()} entries, "
+                f"the architecture's vocab_size is {rows}"
+            )
 
 
 class ImageEncoder(Freezable, ABC):

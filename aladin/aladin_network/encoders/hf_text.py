@@ -20,6 +20,7 @@ from aladin_network.config import TextEncoderConfig
 from aladin_network.encoders.base import (
     Features,
     TextBatch,
+    TextEncoder,
     concatenate_features,
     with_front,
 )
@@ -31,15 +32,14 @@ from aladin_network.encoders.pretrained import (
     pool,
 )
 from aladin_network.encoders.tokenization import similar_lengths
-from aladin_network.encoders.tokenized_text import (
-    TokenizedTextEncoder,
-    random_start,
-    train_tokenizer,
-)
 from aladin_network.encoders.transformers_model import (
     LOAD_ERRORS,
     load_failure,
     loading,
+)
+from aladin_network.encoders.vocabulary import (
+    random_start,
+    train_tokenizer,
 )
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import read_json
@@ -154,7 +154,7 @@ def _first_line(error: Exception) -> str:
     return load_failure(error).strip().partition("\n")[0]
 
 
-class HFTextEncoder(TokenizedTextEncoder):
+class HFTextEncoder(TextEncoder):
     """Word-piece states of a text transformer, with its tokenizer.
 
     The states are the last layer's, after the network's last norm if it has one. With ``pooled``,

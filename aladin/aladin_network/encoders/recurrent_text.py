@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from aladin_network.config import STRICT, TextEncoderConfig, dump_config, parse_config
-from aladin_network.encoders.base import Features, TextBatch
-from aladin_network.encoders.tokenized_text import (
-    TokenizedTextEncoder,
+from aladin_network.encoders.base import Features, TextBatch, TextEncoder
+from aladin_network.encoders.vocabulary import (
     random_start,
     train_word_tokenizer,
 )
@@ -48,7 +47,7 @@ class RecurrentArchitecture:
     special_tokens_are_words: bool = True
 
 
-class RecurrentTextEncoder(TokenizedTextEncoder):
+class RecurrentTextEncoder(TextEncoder):
     """States of a recurrent network over whole words.
 
     Element 0 of its output is the state at the last real token, a text's summary; the states

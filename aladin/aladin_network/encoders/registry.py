@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from aladin_network.config import ModelConfig
-from aladin_network.encoders.base import ImageEncoder
-from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
+from aladin_network.encoders.base import ImageEncoder, TextEncoder
 from aladin_network.errors import ConfigError
 
 T = TypeVar("T")
@@ -35,9 +34,9 @@ def image_encoder_class(config: ModelConfig) -> type[ImageEncoder]:
     return look_up(IMAGE_ENCODERS, config.image_encoder.name, ImageEncoder, "image_encoder")
 
 
-def text_encoder_class(config: ModelConfig) -> type[TokenizedTextEncoder]:
+def text_encoder_class(config: ModelConfig) -> type[TextEncoder]:
     """Look a text encoder up by its configured name."""
-    return look_up(TEXT_ENCODERS, config.text_encoder.name, TokenizedTextEncoder, "text_encoder")
+    return look_up(TEXT_ENCODERS, config.text_encoder.name, TextEncoder, "text_encoder")
 
 
 def look_up(registry: Mapping[str, str], name: str, kind: type[T], where: str) -> type[T]:

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 from aladin_network.config import TextEncoderConfig
 from aladin_network.encoders.base import TextEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder
-from aladin_network.encoders.tokenized_text import train_tokenizer
+from aladin_network.encoders.vocabulary import train_tokenizer
 from aladin_network.errors import CheckpointError, ConfigError, TextTooLongError
 
 CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]

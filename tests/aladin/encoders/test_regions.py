@@ -26,7 +26,7 @@ from aladin_network.config import (
 )
 from aladin_network.encoders.base import Features, concatenate_features
 from aladin_network.encoders.regions import RegionsImageEncoder
-from aladin_network.encoders.tokenized_text import train_tokenizer
+from aladin_network.encoders.vocabulary import train_tokenizer
 from aladin_network.errors import ConfigError, InputError, RegionError
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet, with_geometry

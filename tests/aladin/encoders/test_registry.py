@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from aladin_network.encoders.base import ImageEncoder
+from aladin_network.encoders.base import ImageEncoder, TextEncoder
 from aladin_network.encoders.registry import IMAGE_ENCODERS, TEXT_ENCODERS, look_up
-from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 
 
 @pytest.mark.parametrize(
     ("registry", "kind", "names"),
     [
         (IMAGE_ENCODERS, ImageEncoder, ["hf", "naflex", "regions"]),
-        (TEXT_ENCODERS, TokenizedTextEncoder, ["hf", "gru", "lstm"]),
+        (TEXT_ENCODERS, TextEncoder, ["hf", "gru", "lstm"]),
     ],
 )
 def test_every_registered_name_has_a_class(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tokenizers import Tokenizer
 
-from aladin_network.encoders.tokenized_text import train_tokenizer, train_word_tokenizer
+from aladin_network.encoders.vocabulary import train_tokenizer, train_word_tokenizer
 
 CAPTIONS = ["A red circle.", "two Circles and a réd square"] * 3
 

@@ -38,7 +38,7 @@ _IN_TASK = re.compile(r"^(?:_branches\.\d+\.)?model\.")
 def encoder_of(model: AladinModel, part: EncoderPart) -> Freezable:
     """Return one of the network's encoders."""
     tower = model.image if part == "image_encoder" else model.text
-    return cast(Freezable, tower.encoder)
+    return tower.encoder
 
 
 def check_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:

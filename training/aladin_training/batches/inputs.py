@@ -25,10 +25,10 @@ from aladin_network.encoders.base import (
     Features,
     ImageEncoder,
     LayerStates,
+    TextEncoder,
     concatenate_features,
     to_device,
 )
-from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
@@ -49,7 +49,7 @@ from aladin_training.parallel.numerics import Precision, chosen_dtype, mixed_pre
 
 PHOTOS_A_PART = 64
 TEXTS_A_PART = 512
-Encoder = ImageEncoder | TokenizedTextEncoder
+Encoder = ImageEncoder | TextEncoder
 
 # A GPU needs more photos at a time than suit the caches of a CPU; texts are small.
 _PHOTOS_AT_A_TIME_ON_GPU = 32
@@ -129,7 +129,7 @@ class InputStore:
             _configuration(encoder), ReadPhotos(encoder, self._items)
         )
 
-    def _texts_for(self, encoder: TokenizedTextEncoder) -> TokenisedTexts:
+    def _texts_for(self, encoder: TextEncoder) -> TokenisedTexts:
         key = _configuration(encoder) + encoder.tokenizer.to_str()
         return self._tokenised.setdefault(key, TokenisedTexts(encoder, self._captions))
 
@@ -162,7 +162,7 @@ class InputStore:
         views, rows = range(self._items.views), range(len(self._items))
         return [self._items.key(row, view) for view in views for row in rows]
 
-    def _cached_texts(self, encoder: TokenizedTextEncoder) -> CachedTexts:
+    def _cached_texts(self, encoder: TextEncoder) -> CachedTexts:
         key = text_digest(encoder)
         if key not in self._texts:
             cache = self._caches.open(encoder, key)
@@ -217,9 +217,7 @@ class InputStore:
             self._progress.advance(len(keys))
         encoder.divide(None)
 
-    def _fill_texts(
-        self, encoder: TokenizedTextEncoder, cache: FeatureCache, keys: list[str]
-    ) -> None:
+    def _fill_texts(self, encoder: TextEncoder, cache: FeatureCache, keys: list[str]) -> None:
         """Add missing captions to the cache."""
         missing = {
             key: text for key, text in zip(keys, self._captions, strict=True) if key not in cache
@@ -241,7 +239,7 @@ def image_digest(encoder: ImageEncoder) -> str:
     return _digest(encoder, "")
 
 
-def text_digest(encoder: TokenizedTextEncoder) -> str:
+def text_digest(encoder: TextEncoder) -> str:
     """Return a digest of everything that determines a frozen text encoder's output."""
     return _digest(encoder, encoder.tokenizer.to_str())
 

@@ -24,7 +24,7 @@ from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2Imag
 from typer.testing import CliRunner, Result
 
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.encoders.tokenized_text import train_tokenizer
+from aladin_network.encoders.vocabulary import train_tokenizer
 from aladin_service.cli import app
 
 CAPTIONS = ["a red dog runs", "two men ride a motorcycle", "a blue square above a circle"]

@@ -1,13 +1,11 @@
-"""Base of the text encoders, and vocabularies learnt from captions."""
+"""Tokenizers of text encoders that start at random: vocabularies learnt from captions."""
 
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel, WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -15,75 +13,10 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.encoders.base import Features, Freezable, Projection, TextBatch
-from aladin_network.encoders.tokenization import Tokenization
 from aladin_network.errors import ConfigError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORD_SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
-
-
-class TokenizedTextEncoder(Tokenization, Freezable, ABC):
-    """Base of the text encoders; it owns the tokenizer, a subclass owns the network.
-
-    Attributes:
-        config: Complete configuration, from which a checkpoint rebuilds the same encoder.
-        dim: Width of the states; set by the subclass.
-        projection: Projection of the source's tower, or None if it has none or there was no source.
-    """
-
-    config: TextEncoderConfig
-    dim: int
-    projection: Projection | None = None
-
-    def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
-        """Store the configuration and the tokenizer."""
-        Freezable.__init__(self, config.frozen)
-        Tokenization.__init__(self, config, tokenizer)
-
-    @classmethod
-    @abstractmethod
-    def from_source(
-        cls, config: TextEncoderConfig, tokenizer: Tokenizer | None
-    ) -> TokenizedTextEncoder:
-        """Build for training: pretrained if ``config.source`` is set, else random.
-
-        Args:
-            config: Configuration of a recipe.
-            tokenizer: Tokenizer for a random start; a pretrained source has its own.
-
-        Raises:
-            ConfigError: If the configuration is impossible, or a random initialisation has no
-                tokenizer.
-            CheckpointError: If the source cannot be loaded.
-        """
-
-    @staticmethod
-    @abstractmethod
-    def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
-        """Train a tokenizer of the kind that this encoder needs for a random start.
-
-        Args:
-            texts: The training captions.
-            vocabulary_size: Upper bound, special tokens included.
-        """
-
-    @abstractmethod
-    def forward(self, batch: TextBatch) -> Features:
-        """Encode tokenised texts."""
-
-    def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
-        """Tokenise texts as tensors; see `tokenize`."""
-        tokenized = self.tokenize(texts, truncate=truncate)
-        return TextBatch(*(torch.from_numpy(part) for part in tokenized))
-
-    def _check_vocabulary(self, rows: int) -> None:
-        """Refuse a tokenizer with more entries than the network has embeddings."""
-        if self.tokenizer.get_vocab_size() > rows:
-            raise ConfigError(
-                f"text_encoder: the tokenizer has {self.tokenizer.get_vocab_size()} entries, "
-                f"the architecture's vocab_size is {rows}"
-            )
 
 
 def random_start(
