@@ -36,8 +36,8 @@ import numpy as np
 
 from aladin_index.building.builder import build_index
 from aladin_index.building.shards import ShardFormat, write_shard
-from aladin_index.encode.item_encoders import PhotoEncoder, item_encoder
-from aladin_index.encode.read_ahead import StageSeconds, StreamedItems
+from aladin_index.encode.item_encoders import PhotoEncoder, StreamedItems, item_encoder
+from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings, EncodeSettings
 from aladin_network.checkpoint import load_checkpoint

@@ -65,8 +65,8 @@ class ChangeContract(ContractIndex):
         ids = [item.id for item in new.items]
         assert writer.known("images", ["photo 11", *ids]) == {"photo 11"}
         report = writer.add("images", new, "error")
-        assert (report.generation, report.added) == (index.generation, ids)
-        assert (report.replaced, report.kept) == ([], [])
+        assert (report.generation, report.ids["added"]) == (index.generation, ids)
+        assert (report.ids["replaced"], report.ids["kept"]) == ([], [])
         assert writer.known("images", ["photo 11", *ids]) == {"photo 11", *ids}
         items = merged([items, as_stored(new)])
         self._check(index, items, seed=0)
@@ -82,13 +82,16 @@ class ChangeContract(ContractIndex):
             writer.add("images", new, "error")
         self._check(index, items, seed=0)  # nothing of the call was applied
         report = writer.add("images", new, "skip")
-        assert (report.added, report.kept) == (["new"], ["photo 11", "new", ODD_IDS[1]])
+        assert (report.ids["added"], report.ids["kept"]) == (
+            ["new"],
+            ["photo 11", "new", ODD_IDS[1]],
+        )
         stored = as_stored(taken(new, [1]))
         items = merged([items, stored])
         self._check(index, items, seed=1)
         again = renamed(photos(3, seed=2, first=20), [ODD_IDS[1], "new", "newer"])
         report = writer.add("images", again, "replace")
-        assert (report.added, report.replaced) == (["newer"], [ODD_IDS[1], "new"])
+        assert (report.ids["added"], report.ids["replaced"]) == (["newer"], [ODD_IDS[1], "new"])
         items = merged([items, as_stored(again)])
         self._check(index, items, seed=2)
 
@@ -112,7 +115,7 @@ class ChangeContract(ContractIndex):
         writer.delete("images", list(items))
         self._check(index, {}, seed=2)
         new = photos(2, seed=3)
-        assert writer.add("images", new, "error").added == [item.id for item in new.items]
+        assert writer.add("images", new, "error").ids["added"] == [item.id for item in new.items]
         self._check(index, as_stored(new), seed=3)
 
     def test_items_of_equal_scores_come_in_the_order_in_which_they_were_added(

@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.changes.encoded import ItemBatch, PackedBatch
-from aladin_index.encode.item_encoders import item_encoder
-from aladin_index.encode.read_ahead import StageSeconds, StreamedItems, encoded_batches
+from aladin_index.encode.item_encoders import StreamedItems, item_encoder
+from aladin_index.encode.read_ahead import StageSeconds, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import Prepared, SourceItem
 from aladin_index.format.layout import SKIPPED

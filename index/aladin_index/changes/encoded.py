@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,18 +42,22 @@ class ItemBatch(Generic[TokensT]):
         """Yield each item with its embedding and its tokens."""
         ends = np.cumsum(self.lengths).tolist()
         starts = [0, *ends][: len(ends)]
+        tokens: Any = self.tokens
+        is_packed = isinstance(self.tokens, PackedTokens)
+        cut: Callable[[slice], Any] = tokens.take if is_packed else tokens.__getitem__
         lines = zip(self.items, self.embeddings, starts, ends, strict=True)
         for item, embedding, start, end in lines:
-            yield item, embedding, _taken(self.tokens, slice(start, end))
+            yield item, embedding, cut(slice(start, end))
 
     def take(self, kept: NDArray[np.bool_]) -> ItemBatch[TokensT]:
         """Return the items of a mask (items,) with their encodings."""
         marked = zip(self.items, kept.tolist(), strict=True)
+        places, tokens = np.flatnonzero(np.repeat(kept, self.lengths)), cast(Any, self.tokens)
         return replace(
             self,
             items=[item for item, is_kept in marked if is_kept],
             embeddings=self.embeddings[kept],
-            tokens=_taken(self.tokens, np.flatnonzero(np.repeat(kept, self.lengths))),
+            tokens=tokens.take(places) if isinstance(tokens, PackedTokens) else tokens[places],
             lengths=self.lengths[kept],
         )
 
@@ -72,7 +76,3 @@ class ItemBatch(Generic[TokensT]):
 
 PackedBatch = ItemBatch[PackedTokens]
 AnyBatch = ItemBatch["NDArray[np.float32] | PackedTokens"]
-
-
-def _taken(tokens: Any, places: slice | NDArray[np.int64]) -> Any:
-    return tokens.take(places) if isinstance(tokens, PackedTokens) else tokens[places]

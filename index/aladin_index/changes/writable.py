@@ -47,8 +47,9 @@ from aladin_network.scoring.hub_correction import HubCorrection
 from aladin_network.types import TARGETS, OnDuplicate, Target
 
 AddOutcome = Literal["added", "replaced", "kept"]
-# What becomes of an item whose id exists already.
-_OUTCOMES: dict[OnDuplicate, AddOutcome] = {"replace": "replaced", "skip": "kept"}
+Outcomes = dict[AddOutcome, list[str]]  # ids by what became of their new items
+# What becomes of an item whose id exists already; otherwise it is an error.
+OF_DUPLICATES: dict[OnDuplicate, AddOutcome] = {"replace": "replaced", "skip": "kept"}
 
 _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"
 
@@ -192,20 +193,22 @@ class WritableCollection:
 
     def add(
         self, connection: sqlite3.Connection, batch: AnyBatch, on_duplicate: OnDuplicate
-    ) -> list[tuple[str, AddOutcome]]:
+    ) -> Outcomes:
         """Add items inside a `transaction`; an id may occur twice."""
         row = self.next_row()
-        outcomes: list[tuple[str, AddOutcome]] = []
+        outcomes: Outcomes = {"added": [], "replaced": [], "kept": []}
         # Packed one by one: the rounding of a token may depend on what is packed with it.
         for item, embedding, tokens in batch.each():
             old = self.live_row(item.id)
-            outcome = outcome_of(item.id, self.target, on_duplicate, exists=old is not None)
-            outcomes.append((item.id, outcome))
+            outcome = "added" if old is None else OF_DUPLICATES.get(on_duplicate)
+            if outcome is None:
+                raise DuplicateItemError(self.target, item.id)
+            outcomes[outcome].append(item.id)
             if outcome == "kept":
                 continue
             if old is not None:
                 self.remove(old)
-            packed = self.codec.packed(tokens)
+            packed = self.codec.pack(tokens)
             insert_items(connection, [item._replace(row=row)])
             _insert_encoding(connection, row, self._vector(embedding, packed), packed)
             row += 1
@@ -294,15 +297,6 @@ class WritableCollection:
                 raise sqlite3.OperationalError(f"{self.database} was replaced")
             self._connection, self._identity = connection, identity
         return self._connection
-
-
-def outcome_of(
-    item_id: str, target: Target, on_duplicate: OnDuplicate, *, exists: bool
-) -> AddOutcome:
-    """Return what becomes of a new item whose id may exist already."""
-    if exists and on_duplicate == "error":
-        raise DuplicateItemError(target, item_id)
-    return _OUTCOMES[on_duplicate] if exists else "added"
 
 
 def _insert_encoding(

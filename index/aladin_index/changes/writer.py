@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from aladin_index.changes.encoded import AnyBatch
-from aladin_index.changes.writable import AddOutcome, WritableGeneration
+from aladin_index.changes.writable import Outcomes, WritableGeneration
 from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import live_generation
 from aladin_network.errors import (
@@ -49,30 +49,12 @@ class AddReport(NamedTuple):
 
     Attributes:
         generation: Generation that was changed.
-        outcomes: What became of each item, by its id: added, put in the place of another item, or
-            not taken, as the other was kept.
+        ids: Ids by what became of their items: added, put in the place of another item, or not
+            taken, as the other was kept; each once per occurrence.
     """
 
     generation: int
-    outcomes: Sequence[tuple[str, AddOutcome]]
-
-    @property
-    def added(self) -> list[str]:
-        """Ids that did not exist before."""
-        return self._of("added")
-
-    @property
-    def replaced(self) -> list[str]:
-        """Ids whose items were replaced by the new ones."""
-        return self._of("replaced")
-
-    @property
-    def kept(self) -> list[str]:
-        """Ids that existed already and whose items were kept."""
-        return self._of("kept")
-
-    def _of(self, outcome: AddOutcome) -> list[str]:
-        return [item_id for item_id, each in self.outcomes if each == outcome]
+    ids: Outcomes
 
 
 class DeleteReport(NamedTuple):
@@ -223,7 +205,9 @@ class ChangesWriter:
                 for row in filter(collection.is_live, revision.removed):
                     collection.remove(row)
                 collection.record_files(revision.file_states)
-                taken = [] if new is None else collection.add(connection, new, "skip")
+                taken: Outcomes = {}
+                if new is not None:
+                    taken = collection.add(connection, new, "skip")
                 return AddReport(live.generation, taken)
 
     @contextmanager

@@ -19,11 +19,12 @@ from aladin_index.encode.item_encoders import (
     ImageReader,
     ItemEncoder,
     PhotoEncoder,
+    StreamedItems,
     TextEncoder,
     item_encoder,
     warn_of_cut,
 )
-from aladin_index.encode.read_ahead import StageSeconds, StreamedItems, batched, encoded_batches
+from aladin_index.encode.read_ahead import StageSeconds, batched, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import (
     ImageItem,
@@ -239,7 +240,7 @@ def add_items(
         if new is not None:
             with seconds.measure("write"):
                 report = writer.add(target, new, settings.on_duplicate)
-            counts.outcomes.update(outcome for _, outcome in report.outcomes)
+            counts.outcomes.update({each: len(ids) for each, ids in report.ids.items()})
             cut += [each.metadata for _, each in batch.usable if CUT in each.metadata]
     warn_of_cut(cut)
     return counts

@@ -9,10 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
-from aladin_index.encode.source_items import ImageItem, Prepared, TextItem
+from aladin_index.encode.source_items import (
+    ImageItem,
+    Prepared,
+    SourceItem,
+    TextItem,
+    stored_form,
+)
+from aladin_index.format.skipped import SkippedItem
 from aladin_index.settings import EncodeSettings
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.readers import PhotoReader
@@ -147,6 +158,48 @@ def prepare_regions(
     value = encoder.preprocess(regions)
     boxes = None if regions.boxes is None else regions.boxes[: len(value.vectors)]
     return Prepared(value, size_px, boxes)
+
+
+class StreamedItems(NamedTuple):
+    """Items of one batch, encoded.
+
+    Attributes:
+        sources: Items in order.
+        found: What became of each: how it was prepared, without the input of the network, or why
+            it cannot be used.
+        encoding: Encoding of the usable items in their order, or None if there are none.
+    """
+
+    sources: list[SourceItem]
+    found: list[Prepared | SkippedItem]
+    encoding: Encoding | None
+
+    @property
+    def usable(self) -> list[tuple[SourceItem, Prepared]]:
+        """Items that were encoded, in order."""
+        pairs = zip(self.sources, self.found, strict=True)
+        return [(source, each) for source, each in pairs if isinstance(each, Prepared)]
+
+    @property
+    def skipped(self) -> list[SkippedItem]:
+        """Items that cannot be used, in order."""
+        return [each for each in self.found if isinstance(each, SkippedItem)]
+
+    def stored(self) -> ItemBatch[NDArray[np.float32]] | None:
+        """Return the usable items in the form that an index stores, or None if there are none."""
+        if self.encoding is None:
+            return None
+        sources = zip(self.sources, self.found, strict=True)
+        pairs = [(item, each) for item, each in sources if isinstance(each, Prepared)]
+        return ItemBatch(
+            items=[stored_form(*pair) for pair in pairs],
+            embeddings=self.encoding.embedding,
+            tokens=self.encoding.tokens[self.encoding.mask],
+            lengths=self.encoding.mask.sum(axis=1),
+            photos=[
+                item.upload for item, _ in pairs if isinstance(item, ImageItem) and item.upload
+            ],
+        )
 
 
 class ItemEncoder(Protocol):

@@ -14,14 +14,10 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from aladin_index.changes.encoded import ItemBatch
-from aladin_index.encode.item_encoders import ItemEncoder
-from aladin_index.encode.source_items import ImageItem, Prepared, SourceItem, stored_form
+from aladin_index.encode.item_encoders import ItemEncoder, StreamedItems
+from aladin_index.encode.source_items import ImageItem, Prepared, SourceItem
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.settings import EncodeSettings
 from aladin_network.errors import ImageError, InputError
@@ -87,46 +83,6 @@ class StageSeconds:
         """Return the figures for `Progress.note`: ``read_s=1.2`` and so on."""
         with self._lock:
             return {f"{stage}_s": round(seconds, 1) for stage, seconds in self.seconds.items()}
-
-
-class StreamedItems(NamedTuple):
-    """Items of one batch, encoded.
-
-    Attributes:
-        sources: Items in order.
-        found: What became of each: how it was prepared, without the input of the network, or why
-            it cannot be used.
-        encoding: Encoding of the usable items in their order, or None if there are none.
-    """
-
-    sources: list[SourceItem]
-    found: list[Prepared | SkippedItem]
-    encoding: Encoding | None
-
-    @property
-    def usable(self) -> list[tuple[SourceItem, Prepared]]:
-        """Items that were encoded, in order."""
-        pairs = zip(self.sources, self.found, strict=True)
-        return [(source, each) for source, each in pairs if isinstance(each, Prepared)]
-
-    @property
-    def skipped(self) -> list[SkippedItem]:
-        """Items that cannot be used, in order."""
-        return [each for each in self.found if isinstance(each, SkippedItem)]
-
-    def stored(self) -> ItemBatch[NDArray[np.float32]] | None:
-        """Return the usable items in the form that an index stores, or None if there are none."""
-        if self.encoding is None:
-            return None
-        usable = self.usable
-        images = [source for source, _ in usable if isinstance(source, ImageItem)]
-        return ItemBatch(
-            items=[stored_form(source, each) for source, each in usable],
-            embeddings=self.encoding.embedding,
-            tokens=self.encoding.tokens[self.encoding.mask],
-            lengths=self.encoding.mask.sum(axis=1),
-            photos=[each.upload for each in images if each.upload],
-        )
 
 
 def encoded_batches(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from aladin_index.changes.encoded import AnyBatch
-from aladin_index.changes.writable import AddOutcome, outcome_of
+from aladin_index.changes.writable import OF_DUPLICATES, Outcomes
 from aladin_index.changes.writer import AddReport, DeleteReport
 from aladin_index.engines.milvus import EngineClient, read_generation, require_live
 from aladin_index.engines.record import GenerationRecord
@@ -19,6 +19,7 @@ from aladin_index.engines.rows import EngineItem, is_unicode, item_text
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem
 from aladin_network.errors import (
+    DuplicateItemError,
     IndexMismatchError,
     IndexWriteError,
     InputError,
@@ -72,13 +73,15 @@ class EngineWriter:
             for item in new.items:
                 _check_unicode(item)
             there = self._known(record, target, ids)
-            outcomes: list[tuple[str, AddOutcome]] = []
+            outcomes: Outcomes = {"added": [], "replaced": [], "kept": []}
             # Position of the item to keep for each id: an id may occur twice.
             chosen: dict[str, int] = {}
             for place, item_id in enumerate(ids):
                 exists = item_id in there or item_id in chosen
-                outcome = outcome_of(item_id, target, on_duplicate, exists=exists)
-                outcomes.append((item_id, outcome))
+                outcome = OF_DUPLICATES.get(on_duplicate) if exists else "added"
+                if outcome is None:
+                    raise DuplicateItemError(target, item_id)
+                outcomes[outcome].append(item_id)
                 if outcome != "kept":
                     chosen[item_id] = place
             if chosen:
@@ -139,7 +142,7 @@ class EngineWriter:
         for place, row in zip(places, self._next_rows(len(places)), strict=True):
             item, embedding, tokens = each[place]
             vector = np.ascontiguousarray(embedding, dtype=np.float32)
-            entries.append(EngineItem(item._replace(row=row), vector, codec.packed(tokens)))
+            entries.append(EngineItem(item._replace(row=row), vector, codec.pack(tokens)))
         return entries
 
     def _next_rows(self, count: int) -> range:

@@ -13,8 +13,8 @@ import numpy as np
 
 from aladin_index.changes.encoded import AnyBatch, PackedBatch
 from aladin_index.changes.writer import AddReport, ChangesWriter, Revision
-from aladin_index.encode.item_encoders import item_encoder
-from aladin_index.encode.read_ahead import StageSeconds, StreamedItems, batched, encoded_batches
+from aladin_index.encode.item_encoders import StreamedItems, item_encoder
+from aladin_index.encode.read_ahead import StageSeconds, batched, encoded_batches
 from aladin_index.encode.source_items import ImageItem, checked_items
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.reader import SearchIndex
@@ -204,9 +204,9 @@ class PlanApplier:
             return
         done = self._revise(removed=removed, new=new)
         kinds: dict[str, ChangeKind] = {change.item.id: change.kind for change in changes}
-        for item_id in done.added:
+        for item_id in done.ids.get("added", ()):
             self._report.of(kinds[item_id]).append(item_id)
-        self._report.conflicts += done.kept
+        self._report.conflicts += done.ids.get("kept", ())
 
     def _revise(
         self,

@@ -192,12 +192,10 @@ class TokenCodec:
             )
         return TokenCodec(first.dtype, first.dim, np.concatenate(books) if books else None), offsets
 
-    def packed(self, tokens: NDArray[np.float32] | PackedTokens) -> PackedTokens:
-        """Return tokens in the storage format, which they may have already."""
-        return tokens if isinstance(tokens, PackedTokens) else self.pack(tokens)
-
-    def pack(self, tokens: NDArray[np.float32]) -> PackedTokens:
-        """Convert tokens to the storage format."""
+    def pack(self, tokens: NDArray[np.float32] | PackedTokens) -> PackedTokens:
+        """Convert tokens (tokens, dim) to the storage format; packed ones stay as they are."""
+        if isinstance(tokens, PackedTokens):
+            return tokens
         if self.dtype == "float16":
             return PackedTokens(tokens.astype(np.float16))
         if self.dtype == "int8":

@@ -14,8 +14,8 @@ from aladin_index.building.shards import (
     shard_files,
     write_shard,
 )
-from aladin_index.encode.item_encoders import ItemEncoder, item_encoder
-from aladin_index.encode.read_ahead import StageSeconds, StreamedItems, encoded_batches
+from aladin_index.encode.item_encoders import ItemEncoder, StreamedItems, item_encoder
+from aladin_index.encode.read_ahead import StageSeconds, encoded_batches
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.settings import EncodeSettings

@@ -55,10 +55,10 @@ def lines(root: Path) -> tuple[list[tuple[int, str]], list[int]]:
 def test_rows_count_on_and_never_come_again(
     root: Path, writer: ChangesWriter, made_up: MakeItems
 ) -> None:
-    assert writer.add("images", made_up(["d", "e"]), "error").added == ["d", "e"]
+    assert writer.add("images", made_up(["d", "e"]), "error").ids["added"] == ["d", "e"]
     assert writer.delete("images", ["e", "a"]) == (1, ["e", "a"], [])
     report = writer.add("images", made_up(["e", "b"], seed=1), "replace")
-    assert report == (1, [("e", "added"), ("b", "replaced")])
+    assert report == (1, {"added": ["e"], "replaced": ["b"], "kept": []})
     assert lines(root) == ([(3, "d"), (4, "e"), (5, "e"), (6, "b")], [4, 0, 1])
     # b of the generation, a of the generation; e was added, removed and added.
     assert pending_changes(root) == {"images": (3, 2)}
@@ -87,9 +87,9 @@ def test_ids_that_come_twice_in_a_call_are_taken_in_turn(
     with pytest.raises(DuplicateItemError, match="'a'"):
         writer.add("images", twice, "error")
     skipping = writer.add("images", twice, "skip")
-    assert skipping == (1, [("d", "added"), ("a", "kept"), ("d", "kept")])
+    assert skipping.ids == {"added": ["d"], "replaced": [], "kept": ["a", "d"]}
     replacing = writer.add("images", twice, "replace")
-    assert replacing == (1, [(each, "replaced") for each in ("d", "a", "d")])
+    assert replacing.ids["replaced"] == ["d", "a", "d"]
     assert lines(root) == ([(3, "d"), (4, "d"), (5, "a"), (6, "d")], [3, 0, 4])
     assert writer.delete("images", ["d", "d"]).deleted == ["d"]
     assert writer.known("images", ["a", "b", "d", "\ud800"]) == {"a", "b"}
@@ -116,7 +116,7 @@ def test_a_disk_that_fails_in_the_middle_leaves_nothing(
     with pytest.raises(IndexWriteError, match=r"disk is full; nothing of this call was applied"):
         writer.add("images", made_up(["d", "e", "f"]), "error")
     assert lines(root) == ([], [])
-    assert writer.add("images", made_up(["d"]), "error").added == ["d"]
+    assert writer.add("images", made_up(["d"]), "error").ids["added"] == ["d"]
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_of_the_index(
@@ -195,7 +195,7 @@ def test_a_folder_that_is_replaced_in_the_middle_of_a_call_fails_it(
         writer.add("images", made_up(["e"]), "error")
     monkeypatch.setattr(module, "_insert_encoding", inserted)
     assert writer.known("images", ["e"]) == set()
-    assert writer.add("images", made_up(["e"]), "error").added == ["e"]
+    assert writer.add("images", made_up(["e"]), "error").ids["added"] == ["e"]
     assert [item_id for _, item_id in lines(root)[0]][-1] == "e"
 
 
@@ -233,7 +233,7 @@ def test_threads_and_writers_take_turns(root: Path, made_up: MakeItems) -> None:
     def work(writer: ChangesWriter, seed: int) -> None:
         for number in np.random.default_rng(seed).permutation(20).tolist():
             try:
-                added.extend(writer.add("images", made_up([f"i{number}"]), "error").added)
+                added.extend(writer.add("images", made_up([f"i{number}"]), "error").ids["added"])
             except DuplicateItemError as error:
                 refused.append(error.item_id)
 
@@ -272,4 +272,4 @@ def test_an_index_with_more_fields_than_that_takes_items_of_known_fields(
     with pytest.raises(InputError, match="at most 2 distinct fields"):
         writer.add("images", made_up(["f"], new=[1]), "error")
     assert writer.known("images", ["d", "e", "f"]) == {"d", "e"}
-    assert writer.add("images", made_up(["g"]), "error").added == ["g"]
+    assert writer.add("images", made_up(["g"]), "error").ids["added"] == ["g"]

@@ -6,12 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.encode.read_ahead import (
-    BATCHES_AHEAD,
-    StageSeconds,
-    StreamedItems,
-    encoded_batches,
-)
+from aladin_index.encode.item_encoders import StreamedItems
+from aladin_index.encode.read_ahead import BATCHES_AHEAD, StageSeconds, encoded_batches
 from aladin_index.encode.source_items import Prepared
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.settings import EncodeSettings

@@ -63,7 +63,9 @@ def test_added_items_are_stored_unchanged_with_rows_above_all_others(
     writer: EngineWriter, server: MemoryServer, made_up: MakeItems
 ) -> None:
     new = made_up(["x", "y"], city=["Pisa", "Lucca"])
-    assert writer.add("images", new, "error") == AddReport(1, [("x", "added"), ("y", "added")])
+    assert writer.add("images", new, "error") == AddReport(
+        1, {"added": ["x", "y"], "replaced": [], "kept": []}
+    )
     collection = server.collections[1, "images"]
     codec = read_generation(MemoryEngine(server), 1).codecs["images"]
     start = 0
@@ -96,11 +98,13 @@ def test_of_an_id_that_comes_twice_the_first_is_kept_or_the_second_replaces_it(
     )
     with pytest.raises(DuplicateItemError):
         writer.add("images", both, "error")
-    assert writer.add("images", both, "skip") == AddReport(1, [("x", "added"), ("x", "kept")])
+    assert writer.add("images", both, "skip") == AddReport(
+        1, {"added": ["x"], "replaced": [], "kept": ["x"]}
+    )
     assert server.collections[1, "images"]["x"].item.text == "x 1"
     writer.delete("images", ["x"])
     assert writer.add("images", both, "replace") == AddReport(
-        1, [("x", "added"), ("x", "replaced")]
+        1, {"added": ["x"], "replaced": ["x"], "kept": []}
     )
     entry = server.collections[1, "images"]["x"]
     assert entry.item.text == "x 2"

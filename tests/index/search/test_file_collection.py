@@ -131,14 +131,14 @@ def change(
     kind = random.choice(["add", "replace", "skip", "delete", "refused", "unknown"])
     if kind == "add":
         new = made_up(fresh, seed=step, n=numbers)
-        assert writer.add("images", new, "error").added == fresh
+        assert writer.add("images", new, "error").ids["added"] == fresh
         return items | known(new)
     if kind in ("replace", "skip"):
         ids = [fresh[0], *there[:2], fresh[1]]
         new = made_up(ids, seed=step, n=numbers)
         report = writer.add("images", new, kind)
-        assert report.added == fresh[:2]
-        assert (report.replaced if kind == "replace" else report.kept) == there[:2]
+        assert report.ids["added"] == fresh[:2]
+        assert (report.ids["replaced"] if kind == "replace" else report.ids["kept"]) == there[:2]
         return items | known(new) if kind == "replace" else known(new) | items
     if kind == "delete":
         assert writer.delete("images", there).deleted == there

@@ -230,7 +230,7 @@ def test_changes_go_to_the_engine(live: LiveIndex) -> None:
     live.open()
     changer = live.changer()
     added = changer.add("texts", [TextItem(id="new", text="a yellow bird")], "error")
-    assert (added.report.generation, added.report.added) == (1, ["new"])
+    assert (added.report.generation, added.report.ids["added"]) == (1, ["new"])
     assert hits(live, "texts") == 13
     assert live.searcher().find_item("new")[0].text == "a yellow bird"
     changer.delete("texts", "new")

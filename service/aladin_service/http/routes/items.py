@@ -176,14 +176,14 @@ async def add_items(
     report = timed.report
     audit.generation = report.generation
     audit.result = {
-        "added": report.added,
-        "replaced": report.replaced,
-        "kept": report.kept,
+        "added": report.ids["added"],
+        "replaced": report.ids["replaced"],
+        "kept": report.ids["kept"],
     }
     return Added(
-        added=report.added,
-        replaced=report.replaced,
-        kept=report.kept,
+        added=report.ids["added"],
+        replaced=report.ids["replaced"],
+        kept=report.ids["kept"],
         generation=report.generation,
         took_ms=AddTookMs(
             decode=timed.decode_ms,

@@ -62,7 +62,9 @@ class FakeWorkers:
         """Pretend to change the index."""
         self._note(job)
         if isinstance(job, AddItems):
-            report = AddReport(3, [(item.id, "added") for item in job.items])
+            report = AddReport(
+                3, {"added": [item.id for item in job.items], "replaced": [], "kept": []}
+            )
             return TimedAddReport(report=report, decode_ms=0, encode_ms=0, write_ms=0)
         if isinstance(job, DeleteItem) and job.item_id != "nobody":
             return DeleteReport(4, [job.item_id], [])
