@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aladin_index.changes.encoded import ItemBatch
 from aladin_index.open import open_backend, open_writer
 from aladin_index.search.collection import SearchBackend
 from aladin_index.search.results import SearchAnswer, SearchHit
@@ -35,15 +36,16 @@ from tests.index.change_contract import ChangeContract
 from tests.index.contract_index import ContractIndex, Publish
 from tests.index.contract_items import (
     ODD_IDS,
+    SETTINGS,
     captions,
     photos,
     renamed,
     taken,
-    write_collection,
 )
 from tests.index.search_contract import TEXTS
 from tests.index.search_edge_contract import SearchEdgeContract
 from tests.index.searching import run_search
+from tests.index.written import write_index
 
 
 class BackendContract(SearchEdgeContract, ChangeContract):
@@ -66,14 +68,9 @@ class AgreementContract(ContractIndex):
     ) -> None:
         files = tmp_path / "files"
         texts = captions(checkpoint, TEXTS)
-        write_collection(
-            files,
-            tiny_checkpoint,
-            checkpoint.model_id,
-            {"images": photos(20), "texts": texts},
-            dtype,
-            make_calibration(checkpoint.model_id),
-        )
+        calibration = make_calibration(checkpoint.model_id)
+        collections: dict[Target, ItemBatch] = {"images": photos(20), "texts": texts}
+        write_index(files, tiny_checkpoint, collections, dtype, SETTINGS, calibration=calibration)
         folder = publish(files)
         with (
             closing(open_backend(files, checkpoint=checkpoint)) as ours,

@@ -26,6 +26,7 @@ from aladin_network.errors import (
 from tests.index.contract_index import ContractIndex, Publish
 from tests.index.contract_items import (
     ODD_IDS,
+    SETTINGS,
     KnownItems,
     as_stored,
     made_up_query,
@@ -34,9 +35,9 @@ from tests.index.contract_items import (
     renamed,
     slow_match,
     taken,
-    write_collection,
 )
 from tests.index.searching import run_search
+from tests.index.written import write_index
 
 
 class ChangeContract(ContractIndex):
@@ -48,8 +49,7 @@ class ChangeContract(ContractIndex):
     ) -> Iterator[tuple[SearchBackend, ItemWriter, KnownItems]]:
         """An index of 12 photos, open, what writes to it, and what is in it."""
         new = photos(12)
-        model_id = checkpoint.model_id
-        write_collection(tmp_path / "files", tiny_checkpoint, model_id, {"images": new})
+        write_index(tmp_path / "files", tiny_checkpoint, {"images": new}, settings=SETTINGS)
         folder = publish(tmp_path / "files")
         with (
             closing(open_backend(folder, checkpoint=checkpoint)) as opened,
@@ -178,8 +178,7 @@ class ChangeContract(ContractIndex):
     ) -> None:
         new = photos(5)
         bare = replace(new, tokens=new.tokens[:0], lengths=np.zeros(5, dtype=np.int64))
-        model_id = checkpoint.model_id
-        write_collection(tmp_path / "files", tiny_checkpoint, model_id, {"images": bare})
+        write_index(tmp_path / "files", tiny_checkpoint, {"images": bare}, settings=SETTINGS)
         with closing(open_backend(publish(tmp_path / "files"), checkpoint=checkpoint)) as index:
             query = made_up_query(np.random.default_rng(10))
             result = run_search(TwoStageSearcher(index), query, "text", "images", k=9)

@@ -16,18 +16,12 @@ from aladin_index.ann.file import write_ann
 from aladin_index.building.builder import build_index
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
 from aladin_index.format.manifest import AnnEntry, CollectionEntry
 from aladin_index.format.npy import write_npy
-from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.reader import SearchIndex, open_collection, open_index
 from aladin_index.generations.writer import (
     GoingLive,
-    NewGeneration,
-    describe_model,
-    install_model,
-    write_generation,
 )
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.file_collection import StoredCollection
@@ -35,10 +29,10 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
-from aladin_network.checkpoint_files import read_model_id
 from aladin_network.scoring.hub_correction import CORRECTION
-from aladin_network.types import NullProgress, TokenDtype
+from aladin_network.types import TARGETS, NullProgress, TokenDtype
 from tests.index.corrections import correction_of
+from tests.index.written import write_index
 
 TEXTS = [
     "a small red circle above a striped blue square",
@@ -250,26 +244,11 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
     def write(
         root: Path,
         dtype: TokenDtype = "float16",
+        *,
         going_live: GoingLive | None = None,
-        settings: BuildSettings | None = None,
-        **collections: ItemBatch,
+        **more: Any,
     ) -> int:
-        with only_builder(root):
-            model = describe_model(tiny_checkpoint, read_model_id(tiny_checkpoint))
-            install_model(root, tiny_checkpoint, model)
-            sources: dict[Any, CollectionSource] = {}
-            for target, new in collections.items():
-                codec = TokenCodec.train(dtype, new.tokens)
-                packed = codec.pack(new.tokens)
-                part = ItemBatch(new.items, new.embeddings, packed, new.lengths)
-                sources[target] = CollectionSource(embedding_dim=16, codec=codec, parts=[part])
-            generation = NewGeneration(
-                collections=sources,
-                model=model,
-                settings=settings or BuildSettings(),
-                fingerprint="made up",
-                going_live=going_live,
-            )
-            return write_generation(root, generation)
+        collections = {target: more.pop(target) for target in TARGETS if target in more}
+        return write_index(root, tiny_checkpoint, collections, dtype, going_live=going_live, **more)
 
     return write

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aladin_index.changes.encoded import ItemBatch
-from aladin_index.format.disk import only_builder
-from aladin_index.generations.collection_writer import CollectionSource
-from aladin_index.generations.writer import (
-    NewGeneration,
-    describe_model,
-    install_model,
-    write_generation,
-)
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
-from aladin_network.types import Modality, Target, TokenDtype
+from aladin_network.types import Modality
 
 EMBEDDING_DIM, TOKEN_DIM = 16, 8
+SETTINGS = BuildSettings(filter_fields=("number",))
 # What an index takes for an id, and a database, an URL or a query language might not.
 ODD_IDS = [
     "a space",
@@ -177,47 +168,6 @@ def captions(checkpoint: Checkpoint, count: int) -> ItemBatch:
         tokens=encoding.tokens[encoding.mask],
         lengths=encoding.mask.sum(axis=1),
     )
-
-
-def write_collection(
-    root: Path,
-    checkpoint_folder: Path,
-    model_id: str,
-    collections: Mapping[Target, ItemBatch],
-    dtype: TokenDtype = "float16",
-    calibration: Calibration | None = None,
-) -> dict[Target, TokenCodec]:
-    """Write an index of files; return how its tokens are stored."""
-    with only_builder(root):
-        model = describe_model(checkpoint_folder, model_id)
-        install_model(root, checkpoint_folder, model)
-        codecs = {
-            target: TokenCodec.train(dtype, new.tokens) for target, new in collections.items()
-        }
-        sources: dict[Target, CollectionSource] = {
-            target: CollectionSource(
-                embedding_dim=EMBEDDING_DIM,
-                codec=codecs[target],
-                parts=[
-                    ItemBatch(
-                        new.items, new.embeddings, codecs[target].pack(new.tokens), new.lengths
-                    )
-                ],
-            )
-            for target, new in collections.items()
-        }
-        settings = BuildSettings(token_dtype=dtype, filter_fields=("number",))
-        write_generation(
-            root,
-            NewGeneration(
-                collections=sources,
-                model=model,
-                settings=settings,
-                fingerprint="made up",
-                calibration=calibration,
-            ),
-        )
-    return codecs
 
 
 def known(new: ItemBatch, codec: TokenCodec) -> KnownItems:

@@ -26,6 +26,7 @@ from tests.index.contract_items import (
     EMBEDDING_DIM,
     FILTERS,
     ODD_IDS,
+    SETTINGS,
     TOKEN_DIM,
     KnownItems,
     as_stored,
@@ -34,9 +35,9 @@ from tests.index.contract_items import (
     metadata_of,
     photos,
     slow_match,
-    write_collection,
 )
 from tests.index.searching import run_search
+from tests.index.written import write_index
 
 PHOTOS, TEXTS = 40, 24
 DIRECTIONS: list[tuple[Modality, Target]] = [("text", "images"), ("image", "texts")]
@@ -61,8 +62,7 @@ class SearchContract(ContractIndex):
             "texts": captions(checkpoint, TEXTS),
         }
         calibration = make_calibration(checkpoint.model_id)
-        model_id = checkpoint.model_id
-        write_collection(root, tiny_checkpoint, model_id, collections, "float16", calibration)
+        write_index(root, tiny_checkpoint, collections, settings=SETTINGS, calibration=calibration)
         return root
 
     @pytest.fixture(scope="class")

@@ -9,22 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from aladin_index.changes.encoded import ItemBatch
-from aladin_index.format.disk import only_builder
-from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.reader import open_index
-from aladin_index.generations.writer import (
-    NewGeneration,
-    describe_model,
-    install_model,
-    write_generation,
-)
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_index.tokens.codec import TokenCodec
-from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.encoding import Encoding
 from tests.index.searching import run_search
+from tests.index.written import write_index
 
 COUNT, DIM, TOKEN_DIM, QUERIES = 3000, 16, 8, 5
 FACTORIES = ["exact", "HNSW16,Flat", "IVF32,SQ8"]
@@ -89,29 +80,15 @@ def collection(
     random = np.random.default_rng(0)
     embeddings = clustered(COUNT, DIM, random)
     tokens = clustered(2 * COUNT, TOKEN_DIM, random)
-    codec = TokenCodec("int8", TOKEN_DIM)
     items = [
         StoredItem(row, f"photo {row}", None, None, None, None, None, None, metadata(row))
         for row in range(COUNT)
     ]
-    lengths = np.full(COUNT, 2, dtype=np.int64)
-    source = CollectionSource(
-        embedding_dim=DIM,
-        codec=codec,
-        parts=[ItemBatch(items, embeddings, codec.pack(tokens), lengths)],
-    )
+    photos = ItemBatch(items, embeddings, tokens, np.full(COUNT, 2, dtype=np.int64))
     root = tmp_path_factory.mktemp("filtered") / "index"
     # One field has an index, the others are read through.
     settings = BuildSettings(ann=request.param, ann_recall=0.9, filter_fields=("number", "half"))
-    model = describe_model(tiny_checkpoint, load_checkpoint(tiny_checkpoint).model_id)
-    with only_builder(root):
-        install_model(root, tiny_checkpoint, model)
-        write_generation(
-            root,
-            NewGeneration(
-                collections={"images": source}, model=model, settings=settings, fingerprint="test"
-            ),
-        )
+    write_index(root, tiny_checkpoint, {"images": photos}, "int8", settings)
     with open_index(root) as index:
         yield Collection(TwoStageSearcher(index), embeddings)
 
