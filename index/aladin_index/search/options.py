@@ -1,7 +1,7 @@
 """Search options shared by requests, the command line, the clients and the searcher.
 
-A new option is a field here, its effect in the searcher, and a flag of ``aladin search``. The body
-of a request, its place in the OpenAPI document and the Python clients take it from here.
+A new option is a field here and its effect in a stage of the search; HTTP, the command line, the
+tools of agents and Python take its name, bounds and description from here.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class SearchOptions:
         Ge(0),
         Le(1),
         Field(
-            description="Weight of the alignment score; null takes the fitted weight, 1 is the"
-            " papers' rule."
+            description="Weight of the alignment score, by default the fitted one; 1 is the papers'"
+            " rule."
         ),
     ] = None
     explain: Annotated[
@@ -131,10 +131,10 @@ class SearchOptions:
         Ge(0),
         Le(1),
         Field(
-            description="Least probability of a hit. `offset` and `k` count before hits are left"
-            " out, so a page may have fewer hits, or none. The index has to be calibrated. If the"
-            " answer's `probabilities_reliable` is false, no hit is left out, and `degraded`"
-            " contains min_probability."
+            description="Least probability of a hit, in a calibrated index. `offset` and `k` count"
+            " before hits are left out, so a page may have fewer hits, or none. If the calibration"
+            " does not apply to the query, no hit is left out, and `degraded` contains"
+            " min_probability."
         ),
     ] = None
 
@@ -143,10 +143,10 @@ class SearchOptions:
         Ge(0),
         Le(1),
         Field(
-            description="Weight of rare words of a text query that an item's own text, file name or"
-            " metadata has; null and 0 search without. With 1, an item that alone has a word passes"
-            " all items that have none. `stages.lexical` of a hit names the words. A query without"
-            " a text, or of several parts, is refused; an index in a vector database has no words,"
+            description="Weight of rare words of a text query, such as names, that an item's own"
+            " text, file name or metadata has; by default, and with 0, they are not searched. With"
+            " 1, an item that alone has a word passes all items that have none. A query without a"
+            " text, or of several parts, is refused; an index in a vector database has no words,"
             " and `degraded` contains lexical."
         ),
     ] = None
@@ -202,7 +202,7 @@ class AskedSearch(NamedTuple, Generic[Q]):
 
 
 class SearchOptionFields(TypedDict, total=False):
-    """The fields of `SearchOptions` as keyword arguments."""
+    """The fields of `SearchOptions` as keyword arguments, which no type checker derives from it."""
 
     k: int
     offset: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
 from pydantic import (
@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from aladin_index.search.options import OPTION_NAMES
+from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.request import MAX_EXAMPLES, MAX_PARTS, SearchRequest, one_of
 from aladin_network.errors import InputError
 from aladin_service.failures import describe_invalid
@@ -35,13 +35,21 @@ _ItemId = Annotated[str, Field(min_length=1, max_length=_MAX_CHARS)]
 _Listed = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
 
 
+def _options_last(schema: dict[str, Any]) -> None:
+    """Name what is searched for before the options, which are inherited."""
+    fields = schema["properties"].items()
+    schema["properties"] = dict(sorted(fields, key=lambda each: each[0] in OPTION_NAMES))
+
+
 class Arguments(ArgModelBase):
     """Arguments of a tool: a model reads their JSON schema before it calls one.
 
     Unknown arguments are errors: a mistyped filter must not be ignored.
     """
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", hide_input_in_errors=True, json_schema_extra=_options_last
+    )
 
     def model_dump_one_level(self) -> dict[str, Any]:
         """Return the arguments as the SDK passes them to a tool: as one."""
@@ -58,8 +66,15 @@ class Arguments(ArgModelBase):
             raise PydanticCustomError("invalid", "{faults}", faults) from None
 
 
-class SearchArguments(Arguments):
+class SearchArguments(Arguments, SearchOptions):  # pyright: ignore[reportGeneralTypeIssues]
     """What is searched for, and the page of hits."""
+
+    # What a model cannot choose better than the index, or would not read.
+    candidates: ClassVar[Any] = None
+    rerank: ClassVar[Any] = True
+    fusion: ClassVar[Any] = None
+    explain: ClassVar[Any] = False
+    timeout_ms: ClassVar[Any] = None
 
     query: Annotated[
         str,
@@ -135,38 +150,6 @@ class SearchArguments(Arguments):
             " the answer and everything else unchanged.",
         ),
     ] = 0
-    filter: Annotated[
-        dict[str, Any],
-        Field(
-            default_factory=dict,
-            description="Metadata that every hit must have. A field takes a value, a list of values"
-            " of which one has to match, or comparisons: eq, ne, gt, gte, lt, lte, in, nin, exists."
-            ' Combined by and, or (lists of filters) and not: {"or": [{"city": "Pisa"}, {"year":'
-            ' {"gte": 2020}}]}. describe lists the fields.',
-        ),
-    ]
-    sort: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            max_length=256,
-            description="Metadata field that orders the hits of this page, such as taken_at, or"
-            " -taken_at for the largest first. Hits are still found by relevance.",
-        ),
-    ] = None
-    min_probability: Annotated[
-        float | None,
-        Field(ge=0, le=1, description="Least probability of a hit, if the index has them."),
-    ] = None
-    lexical: Annotated[
-        float | None,
-        Field(
-            ge=0,
-            le=1,
-            description="Weight of rare words, such as names, in captions, file names and metadata."
-            " 1 for a query by a name (of a person, a place, a file), otherwise leave it out.",
-        ),
-    ] = None
     thumbnails: Annotated[
         bool,
         Field(
@@ -185,9 +168,7 @@ class SearchArguments(Arguments):
 
     def search(self) -> SearchRequest:
         """Return the search that a client sends."""
-        options: Any = {
-            name: getattr(self, name) for name in OPTION_NAMES if name in type(self).model_fields
-        }
+        options: Any = {name: getattr(self, name) for name in OPTION_NAMES}
         request = SearchRequest(
             self.query or None,
             "images" if self.find == "photos" else "texts",
