@@ -344,7 +344,7 @@ class SearchRequest(SearchOptions, Asked):
 
 
 class SearchFields(SearchOptionFields, total=False):
-    """The fields of a `SearchRequest` beside text and target, as keyword arguments, for checkers."""
+    """The fields of a `SearchRequest` beside text and target, as keyword arguments."""
 
     image: Picture
     id: str
