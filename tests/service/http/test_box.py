@@ -17,8 +17,6 @@ from PIL import Image
 from aladin_network.photos.decoding import decode_image
 from aladin_service.evidence.png import read_evidence
 
-pytestmark = pytest.mark.anyio
-
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 BOX = [0.25, 0.0, 0.8, 0.6]
@@ -42,6 +40,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
         assert hit["found"] == pytest.approx(expected["found"], abs=1e-3)
 
 
+@pytest.mark.anyio
 async def test_a_box_of_an_item_of_a_file_and_in_a_form_and_a_batch(
     service: Service, data_file: Path, image_ids: list[str]
 ) -> None:
@@ -70,6 +69,7 @@ async def test_a_box_of_an_item_of_a_file_and_in_a_form_and_a_batch(
         assert (hit["evidence"], hit["probability"]) == (None, None)
 
 
+@pytest.mark.anyio
 async def test_texts_are_found_by_the_regions_inside(
     service: Service, image_ids: list[str]
 ) -> None:
@@ -84,6 +84,7 @@ async def test_texts_are_found_by_the_regions_inside(
     assert len(allowed) <= 6 < 16  # three columns and two rows of the grid of four by four
 
 
+@pytest.mark.anyio
 async def test_a_box_is_a_part_among_others(service: Service, image_ids: list[str]) -> None:
     parts = {
         "all": [{"text": "a red dog"}, {"id": image_ids[2], "box": BOX, "weight": 2}],
@@ -130,15 +131,15 @@ async def test_a_box_is_a_part_among_others(service: Service, image_ids: list[st
         ({"id": "plain", "box": BOX, "lexical": 0.5}, "lexical"),
     ],
 )
-async def test_what_is_no_box_of_a_photo_is_refused(
-    service: Service, body: dict[str, Any], message: str
+def test_searches_without_a_box_of_a_photo_are_refused(
+    url: str, body: dict[str, Any], message: str
 ) -> None:
-    async with service() as client:
-        response = await client.post("/v1/search/images", json=body)
+    response = httpx.post(f"{url}/v1/search/images", json=body)
     assert response.status_code == 422, response.text
     assert message in response.json()["error"]["message"]
 
 
+@pytest.mark.anyio
 async def test_two_boxes_in_a_form_and_in_a_url_are_refused(service: Service) -> None:
     boundary = "x"
     lines = [
@@ -156,6 +157,7 @@ async def test_two_boxes_in_a_form_and_in_a_url_are_refused(service: Service) ->
         assert "box" in response.json()["error"]["message"]
 
 
+@pytest.mark.anyio
 async def test_two_photos_are_compared_region_by_region(
     service: Service, image_ids: list[str], data_file: Path
 ) -> None:
@@ -184,6 +186,7 @@ async def test_two_photos_are_compared_region_by_region(
             assert uploaded["align"] == pytest.approx(maps["align"], abs=2e-2)
 
 
+@pytest.mark.anyio
 async def test_two_photos_are_drawn_with_the_box_and_where_it_was_found(
     service: Service, image_ids: list[str], query_photo: Image.Image, encoded: Callable[..., bytes]
 ) -> None:
@@ -216,6 +219,7 @@ async def test_two_photos_are_drawn_with_the_box_and_where_it_was_found(
     assert (pair.query_photo_id, pair.photo_id) == (None, "plain")
 
 
+@pytest.mark.anyio
 async def test_a_text_is_compared_with_the_regions_inside(
     service: Service, image_ids: list[str]
 ) -> None:
@@ -258,16 +262,16 @@ async def test_a_text_is_compared_with_the_regions_inside(
         ({"query_id": "plain", "id": "bike 2?"}, "a text and a photo, or a box"),
     ],
 )
-async def test_pairs_without_a_box_of_a_photo_are_refused(
-    service: Service, asked: dict[str, str], message: str
+def test_pairs_without_a_box_of_a_photo_are_refused(
+    url: str, asked: dict[str, str], message: str
 ) -> None:
-    async with service() as client:
-        for path in ("/v1/explain", "/v1/explain.png"):
-            response = await client.get(path, params=asked)
-            assert response.status_code == 422, response.text
-            assert message in response.json()["error"]["message"]
+    for path in ("/v1/explain", "/v1/explain.png"):
+        response = httpx.get(f"{url}{path}", params=asked)
+        assert response.status_code == 422, response.text
+        assert message in response.json()["error"]["message"]
 
 
+@pytest.mark.anyio
 async def test_random_boxes_are_answered_or_refused(service: Service, image_ids: list[str]) -> None:
     generator = random.Random(0)
     edges: list[Any] = [0, 0.1, 0.5, 0.999999, 1, 1e-12, 1e300, -0.0, -1, True, "0", None, [0]]

@@ -13,13 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-pytestmark = pytest.mark.anyio
-
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 DOG, CAR = {"text": "a red dog"}, {"text": "a car"}
 
 
+@pytest.mark.anyio
 async def test_parts_of_all_kinds_in_json_in_a_form_and_in_a_batch(
     service: Service, data_file: Path, image_ids: list[str]
 ) -> None:
@@ -62,6 +61,7 @@ async def test_parts_of_all_kinds_in_json_in_a_form_and_in_a_batch(
     assert answers[1]["parts"] is None
 
 
+@pytest.mark.anyio
 async def test_the_split_of_a_negation_is_offered_and_not_made(service: Service) -> None:
     async with service() as client:
         whole = (await client.post("/v1/search/images", json={"text": "a red dog, no car"})).json()
@@ -80,19 +80,13 @@ async def test_the_split_of_a_negation_is_offered_and_not_made(service: Service)
     ("body", "message"),
     [
         ({"not": [DOG]}, "expected a part in all or like beside it, got none"),
-        ({"text": "a dog", "not": [CAR]}, "got text beside all, not or like"),
-        ({"all": [DOG], "id": "x"}, "got id beside all, not or like"),
         ({"all": []}, "or the parts of a query, got none"),
-        ({"all": [{}]}, "expected exactly one of text, image, id, got none"),
-        ({"all": [DOG | {"id": "x"}]}, "expected exactly one of text, image, id, got text and id"),
-        ({"all": [DOG | {"box": [0, 0, 1, 1]}]}, "box"),
         ({"all": [DOG | {"weight": 0}]}, "weight"),
         ({"all": [DOG | {"weight": -1}]}, "weight"),
         ({"all": [{}] * 100_000}, "all.0: expected exactly one of text, image, id"),
         ({"all": [DOG] * 9}, "all: List should have at most 8 items"),
         ({"like": ["x"] * 100_000}, "like: List should have at most 64 items"),
         ({"like": [1] * 64}, "like.0: Input should be a valid string"),
-        ({"all": [DOG] * 6, "not": [CAR] * 3}, "expected at most 8 parts, got 9"),
         ({"unlike": ["x"], "all": [DOG]}, "unlike: unknown field"),
         ({"all": DOG}, "all"),
         ({"like": [3]}, "like"),
@@ -105,15 +99,13 @@ async def test_the_split_of_a_negation_is_offered_and_not_made(service: Service)
         ({"not_": [DOG]}, "not_"),
     ],
 )
-async def test_what_is_no_query_is_refused(
-    service: Service, body: dict[str, Any], message: str
-) -> None:
-    async with service() as client:
-        response = await client.post("/v1/search/images", json=body)
-        assert response.status_code == 422, response.text
-        assert message in response.json()["error"]["message"]
+def test_bodies_that_are_no_query_are_refused(url: str, body: dict[str, Any], message: str) -> None:
+    response = httpx.post(f"{url}/v1/search/images", json=body)
+    assert response.status_code == 422, response.text
+    assert message in response.json()["error"]["message"]
 
 
+@pytest.mark.anyio
 async def test_unknown_ids_and_bad_photos_name_themselves(service: Service) -> None:
     async with service() as client:
         unknown = await client.post("/v1/search/images", json={"all": [DOG], "like": ["nobody"]})
@@ -125,6 +117,7 @@ async def test_unknown_ids_and_bad_photos_name_themselves(service: Service) -> N
     assert "all[1].image" in photo.json()["error"]["message"]
 
 
+@pytest.mark.anyio
 async def test_random_bodies_are_answered_or_refused(
     service: Service, image_ids: list[str]
 ) -> None:

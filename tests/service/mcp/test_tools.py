@@ -123,8 +123,7 @@ def assert_same(found: dict[str, Any], answered: dict[str, Any]) -> None:
         ({"id": "plain", "and": ["a star"]}, {"all": [{"id": "plain"}, {"text": "a star"}]}),
     ],
 )
-@pytest.mark.parametrize("place", ["served", "remote"])
-@pytest.mark.parametrize("find", ["photos", "texts"])
+@pytest.mark.parametrize(("place", "find"), [("served", "photos"), ("remote", "texts")])
 async def test_hits_are_those_of_the_http_api_in_short(
     index_folder: Path,
     url: str,
