@@ -195,7 +195,8 @@ class WritableCollection:
         self, connection: sqlite3.Connection, batch: AnyBatch, on_duplicate: OnDuplicate
     ) -> Outcomes:
         """Add items inside a `transaction`; an id may occur twice."""
-        row = self.next_row()
+        last = connection.execute("SELECT MAX(row) FROM items").fetchone()[0]
+        row = self.entry.count if last is None else int(last) + 1
         outcomes: Outcomes = {"added": [], "replaced": [], "kept": []}
         # Packed one by one: the rounding of a token may depend on what is packed with it.
         for item, embedding, tokens in batch.each():
@@ -250,13 +251,6 @@ class WritableCollection:
                 f"got {count} with those of the new items; an index of "
                 "`aladin index build --filter-fields` takes any number"
             )
-
-    def next_row(self) -> int:
-        """Return the row of the next added item."""
-        connection = self._connected()
-        assert connection is not None
-        last = connection.execute("SELECT MAX(row) FROM items").fetchone()[0]
-        return self.entry.count if last is None else int(last) + 1
 
     def remove(self, row: int) -> None:
         """Mark a row as removed."""
