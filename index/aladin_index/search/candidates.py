@@ -42,7 +42,7 @@ class Candidates(NamedTuple):
     Attributes:
         rows: (items,) int64.
         match: (items,) float32, their cosines.
-        blocks: (items,) int64, ascending number of the block of each.
+        blocks: (items,) int64, ascending number of the block of each; None for a single block.
         page: Places, in the order of the hits, of those on the page.
         pool: Items that hits are judged against.
         candidates: Number of candidates of the first block.
@@ -54,7 +54,7 @@ class Candidates(NamedTuple):
 
     rows: NDArray[np.int64]
     match: NDArray[np.float32]
-    blocks: NDArray[np.int64]
+    blocks: NDArray[np.int64] | None
     page: slice
     pool: Pool
     candidates: int
@@ -124,7 +124,7 @@ def _cut(plan: Plan, ordered: Ordered) -> Candidates:
     return Candidates(
         rows=rows[cut],
         match=match[cut],
-        blocks=np.arange(stop - start, dtype=np.int64) // block,
+        blocks=None if stop - start <= block else np.arange(stop - start) // block,
         page=slice(first - start, last - start),
         pool=_pool(plan, ordered, plan.reranks and start == 0 < stop) if plan.pool_size else _NONE,
         candidates=min(ordered.candidates, plan.first.candidates),
@@ -171,7 +171,7 @@ def _every(plan: Plan) -> Candidates:
     return Candidates(
         rows=rows,
         match=match,
-        blocks=np.zeros(len(rows), dtype=np.int64),
+        blocks=None,
         page=slice(options.offset, options.offset + options.k),
         pool=Pool(rows[places], match[places], places),
         candidates=len(rows),

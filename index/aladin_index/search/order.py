@@ -68,15 +68,13 @@ def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -
     Where the second stage does not decide the order, it scores the hits of the page and the pool
     nevertheless, if it can: this is shown, and hits are judged by it.
     """
-    places, (match, blocks) = scored.places, (found.match, found.blocks)
+    # Scored ones alone are always of one block.
+    places, match, blocks = scored.places, found.match, found.blocks
     if places is not None:
-        match, blocks = match[places], blocks[places]
+        match = match[places]
     best = ordered_page(scored.total, match, blocks, found.page)
     among_all = best if places is None else places[best]
-    if found.are_nearest:
-        match_ranks = 1 + among_all
-    else:
-        match_ranks = ranks_at(among_all, found.match, np.zeros_like(found.blocks))
+    match_ranks = 1 + among_all if found.are_nearest else ranks_at(among_all, found.match)
     ranking = Ranking(
         rows=found.rows[among_all],
         scores=scored.total[best],
@@ -85,7 +83,10 @@ def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -
     )
     terms = [each.take(best) for each in scored.terms]
     if scored.align is not None:
-        align_ranks = found.start + ranks_at(best, scored.align, blocks)
+        if scored.total is scored.align:
+            align_ranks = found.start + found.page.start + np.arange(1, len(best) + 1)
+        else:
+            align_ranks = found.start + ranks_at(best, scored.align, blocks)
         ranking = ranking._replace(align=scored.align[best], align_ranks=align_ranks)
     elif not plan.reranks and plan.terms[0].aligns:
         return _with_alignment(plan, found, ranking, clock)
@@ -107,14 +108,14 @@ def _with_alignment(
     except EngineUnavailableError:
         return RankedPage(ranking, degraded="rerank_unavailable")
     everywhere = np.arange(len(scores), dtype=np.int64)
-    ranks = found.start + ranks_at(everywhere, scores, np.zeros_like(everywhere))
+    ranks = found.start + ranks_at(everywhere, scores)
     return RankedPage(ranking._replace(align=scores, align_ranks=ranks), False, pool_align)
 
 
 def ordered_page(
     total: NDArray[np.float32],
     match: NDArray[np.float32],
-    blocks: NDArray[np.int64],
+    blocks: NDArray[np.int64] | None,
     page: slice,
 ) -> NDArray[np.int64]:
     """Return the places of a page's hits, best first.
@@ -122,20 +123,24 @@ def ordered_page(
     Blocks follow each other; in a block the total decides, and of equal totals the cosine, and then
     the place.
     """
-    return np.lexsort((-match, -total, blocks))[page]
+    keys = (-match, -total) if blocks is None else (-match, -total, blocks)
+    return np.lexsort(keys)[page]
 
 
 def ranks_at(
-    places: NDArray[np.int64], scores: NDArray[np.float32], blocks: NDArray[np.int64]
+    places: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    blocks: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return the ranks of some places by score, block after block, counted from 1.
 
     Equal scores rank in the order of their places.
     """
-    if len(scores) > _SORTED and len(places) <= _COUNTED and blocks[0] == blocks[-1]:
+    if len(scores) > _SORTED and len(places) <= _COUNTED and blocks is None:
         return np.array([_rank(place, scores) for place in places.tolist()], dtype=np.int64)
     ranks = np.empty(len(scores), dtype=np.int64)
-    ranks[np.lexsort((-scores, blocks))] = np.arange(1, len(scores) + 1)
+    keys = (-scores,) if blocks is None else (-scores, blocks)
+    ranks[np.lexsort(keys)] = np.arange(1, len(scores) + 1)
     return ranks[places]
 
 

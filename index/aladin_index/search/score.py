@@ -153,9 +153,9 @@ def _score(
         align = align[:count]
         total = plan.terms[0].fusion.combine(align, total, plan.terms[0].weight)
     if plan.words is not None:
-        total = total + words_bonus(
-            total[found.blocks == 0], found.rows, plan.words, plan.options.lexical or 0.0
-        )
+        first = total if found.blocks is None else total[found.blocks == 0]
+        weight = plan.options.lexical or 0.0
+        total = total + words_bonus(first, found.rows, plan.words, weight)
     return Scored(None, total, align, pool_align, degraded)
 
 
@@ -231,7 +231,7 @@ def _score_terms(
     has_moved = any(
         each.is_moved and align is not None for each, align in zip(plan.terms, aligned, strict=True)
     )
-    borders = np.flatnonzero(np.diff(found.blocks)) + 1
+    borders = [] if found.blocks is None else np.flatnonzero(np.diff(found.blocks)) + 1
     blocks = np.split(np.arange(len(found.rows)), borders) if len(found.rows) else []
     terms: list[TermScores] = []
     for term, of_match, align in zip(plan.terms, match, aligned, strict=True):

@@ -19,7 +19,7 @@ therefore left out of the score (`benchmarks/RESULTS.md`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -42,8 +42,7 @@ _STEP = 0.5
 MOVED_CANDIDATES = 200
 
 
-@dataclass(frozen=True, kw_only=True)
-class TermPlan:
+class TermPlan(NamedTuple):
     """How one term scores the candidates.
 
     Attributes:
@@ -85,7 +84,7 @@ def weighed(terms: Sequence[TermPlan]) -> list[TermPlan]:
     likes = sum(each.term.role == "like" for each in terms)
     factors = {"all": 1.0, "not": -1.0, "like": _LIKES_WEIGHT / max(likes, 1)}
     return [
-        replace(each, factor=each.term.weight * factors[each.term.role or "all"]) for each in terms
+        each._replace(factor=each.term.weight * factors[each.term.role or "all"]) for each in terms
     ]
 
 
@@ -121,7 +120,7 @@ def _with_words(plan: TermPlan, words: NDArray[np.float32]) -> TermPlan:
     """Return a term with other words, which its evidence shows, too."""
     term = plan.term._replace(encoding=Encoding.of_item(plan.embedding, words))
     stage = plan.stage._replace(tokens=words)
-    return replace(plan, term=term, stage=stage, is_moved=True)
+    return plan._replace(term=term, stage=stage, is_moved=True)
 
 
 def moved_words(
