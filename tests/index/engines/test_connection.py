@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -193,11 +194,6 @@ def test_other_consistency_levels_are_passed_to_the_server(level: str) -> None:
     assert chosen.of_read("a") == {"consistency_level": level.capitalize()}
 
 
-def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(ConfigError, match="consistency: expected one of session, strong"):
-        Consistency(URL, "quorum")
-
-
 LOCATION = EngineLocation(url="https://elsewhere.example:1", name="photos")
 
 
@@ -221,7 +217,20 @@ def test_the_address_of_this_machine_goes_before_that_of_the_folder(
     assert asked == [LOCATION.url, "http://127.0.0.1:1"]
 
 
-@pytest.mark.parametrize("url", ["redis://here", "file:///folder"])
-def test_an_address_without_http_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="url: expected http://host:port"):
-        connect(LOCATION, EngineOptions(url=url))
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"index": "annoy"}, "index: expected one of flat, hnsw"),
+        ({"consistency": "soon"}, "consistency: expected one of session, strong"),
+        ({"search_params": {"breadth": 3}}, "search_params of hnsw: expected only ef, got breadth"),
+        ({"search_params": {"ef": 0}}, "ef: expected a number of at least 1, got 0"),
+        ({"search_params": {"ef": 1.5}}, r"ef: expected a number of at least 1, got 1\.5"),
+        ({"search_params": {"ef": "wide"}}, "ef: expected a number of at least 1, got 'wide'"),
+        ({"url": "redis://here"}, "url: expected http://host:port"),
+        ({"url": "file:///folder"}, "url: expected http://host:port"),
+    ],
+)
+def test_impossible_locations_are_refused(options: dict[str, Any], message: str) -> None:
+    of_location = {name: value for name, value in options.items() if name != "url"}
+    with pytest.raises(ConfigError, match=message):
+        connect(replace(LOCATION, **of_location), EngineOptions(url=options.get("url")))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -115,14 +114,6 @@ def test_items_pass_which_pass_in_the_files() -> None:
         assert [row for row, each in enumerate(fields) if passes(each, filter)] == expected, spec
         passed += len(expected)
     assert passed > 1000
-
-
-def test_numbers_keep_their_order_as_text() -> None:
-    ordered = sorted([*NUMBERS, float("inf"), float("-inf")])
-    texts = [number_text(value) for value in ordered]
-    for (one, one_text), (other, other_text) in pairwise(zip(ordered, texts, strict=True)):
-        assert (one_text < other_text, one_text == other_text) == (one < other, one == other)
-    assert {len(text) for text in texts} == {20}
 
 
 def test_terms_and_extents_have_bounded_lengths_and_valid_names() -> None:

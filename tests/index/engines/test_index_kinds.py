@@ -8,13 +8,11 @@ import pytest
 
 from aladin_index.engines.index_kinds import (
     INDEX_KINDS,
-    check_search_params,
     index_kind,
     kind_for,
     search_params,
     widths_of,
 )
-from aladin_network.errors import ConfigError
 
 
 def params(
@@ -77,14 +75,3 @@ def test_each_kind_is_called_as_milvus_calls_it() -> None:
     assert {name: kind.name for name, kind in INDEX_KINDS.items()} == {
         name: name.upper() for name in INDEX_KINDS
     }
-
-
-def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ConfigError, match="index: expected one of flat, hnsw"):
-        index_kind("annoy")
-
-
-@pytest.mark.parametrize("value", [0, 1.5, "wide"])
-def test_a_width_is_a_whole_number(value: Any) -> None:
-    with pytest.raises(ConfigError, match="ef: expected a number of at least 1"):
-        check_search_params("hnsw", {"ef": value})

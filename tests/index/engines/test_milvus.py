@@ -15,7 +15,7 @@ from aladin_index.engines.rows import EngineItem
 from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import connect
-from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError, InputError
+from aladin_network.errors import EngineError, EngineUnavailableError, InputError
 from aladin_network.types import TokenDtype
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.processes import free_ports
@@ -109,7 +109,7 @@ def test_writes_are_visible_to_the_next_read(engine: EngineClient, generation: i
         assert engine.count(generation, "images") == 20
 
 
-def test_of_two_items_with_one_id_the_later_stays(engine: EngineClient, generation: int) -> None:
+def test_the_later_of_two_items_with_one_id_stays(engine: EngineClient, generation: int) -> None:
     codec = codec_of("4bit")
     filled(engine, generation)
     first, other = entry(0, codec), entry(50, codec)
@@ -168,7 +168,7 @@ def test_an_item_that_is_too_large_changes_nothing(engine: EngineClient, generat
     assert engine.count(generation, "images") == 20
 
 
-def test_making_a_side_again_keeps_what_is_in_it(engine: EngineClient, generation: int) -> None:
+def test_creating_a_collection_again_keeps_its_items(engine: EngineClient, generation: int) -> None:
     filled(engine, generation)
     engine.create_collection(generation, "images", schema_of(codec_of("4bit")))
     engine.open_collection(generation, "images")
@@ -217,17 +217,6 @@ def test_each_kind_of_index_finds_the_nearest(milvus_server: MilvusServer, kind:
         )
         assert kind != "flat" or len(everything) == 3000
         engine.drop_generation(1)
-
-
-def test_a_parameter_or_kind_that_there_is_not_is_refused() -> None:
-    for options, message in (
-        ({"index": "annoy"}, "index: expected one of"),
-        ({"consistency": "soon"}, "consistency: expected one of"),
-        ({"search_params": {"breadth": 3}}, "search_params of hnsw: expected only ef, got breadth"),
-    ):
-        location = EngineLocation(url="http://127.0.0.1:1", name="n", **options)
-        with pytest.raises(ConfigError, match=message):
-            connect(location)
 
 
 def test_an_unreachable_server_raises_unavailable() -> None:
