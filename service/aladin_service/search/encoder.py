@@ -45,12 +45,13 @@ from aladin_network.types import Modality
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
     ItemQuery,
+    PartsQuery,
     PhotoQuery,
     PlainQuery,
     Query,
+    QueryPart,
     RegionsQuery,
     TextQuery,
-    parts_of,
 )
 from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache, content_of
 from aladin_service.settings import QueryLimits, ServiceSettings
@@ -191,7 +192,11 @@ class QueryEncoder:
             By place the encoded query, or why there is none: an `AladinError` about the first part
             that fails, another exception if something unforeseen happened, None if nobody waits.
         """
-        parts = [(place, part) for place, each in enumerate(queries) for part in parts_of(each)]
+        parts = [
+            (place, part)
+            for place, query in enumerate(queries)
+            for part in (query.parts if isinstance(query, PartsQuery) else (QueryPart(query),))
+        ]
         has_photos = any(isinstance(part.query, PhotoQuery | RegionsQuery) for _, part in parts)
         each = self._decoders.map if has_photos else map
         # All photos of a batch together wait no longer than a single photo would.
@@ -214,13 +219,16 @@ class QueryEncoder:
                 encoded = self._run_network(model, list(inputs.values()))
                 for number, result in zip(inputs, encoded, strict=True):
                     terms[number] = result
-        joined: list[list[Term | Exception | None]] = [[] for _ in queries]
+        joined: list[list[Term]] = [[] for _ in queries]
+        missing: dict[int, Exception | None] = {}
         for (place, part), term in zip(parts, terms, strict=True):
             if isinstance(term, Term):
                 # A photo was encoded as a whole: another box of it needs no further encoding.
                 term = term._replace(box=part.query.box, role=part.role, weight=part.weight)
-            joined[place].append(term)
-        return [_join(of_query) for of_query in joined]
+                joined[place].append(term)
+            else:
+                missing.setdefault(place, term)
+        return [missing.get(place, tuple(each)) for place, each in enumerate(joined)]
 
     def encode_one(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
         """Encode one query by itself.
@@ -334,16 +342,6 @@ class QueryEncoder:
                 )
             )
         return results
-
-
-def _join(terms: Sequence[Term | Exception | None]) -> EncodedQuery | Exception | None:
-    """Return the terms of a query, or why the first that is missing is."""
-    encoded: list[Term] = []
-    for term in terms:
-        if not isinstance(term, Term):
-            return term
-        encoded.append(term)
-    return tuple(encoded)
 
 
 def _fault(model: Network, item: _Input) -> InputError | None:

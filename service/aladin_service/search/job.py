@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
@@ -124,11 +123,6 @@ class PartsQuery:
 Query = PlainQuery | PartsQuery
 
 
-def parts_of(query: Query) -> tuple[QueryPart, ...]:
-    """Return the parts of a query, which may be one alone."""
-    return query.parts if isinstance(query, PartsQuery) else (QueryPart(query),)
-
-
 class SearchJob(AskedSearch[Query]):
     """A search as it waits for a worker, its query not encoded yet."""
 
@@ -136,12 +130,6 @@ class SearchJob(AskedSearch[Query]):
     def queue(self) -> QueueName:
         """Queue in which the query waits."""
         return self.query.queue
-
-    @property
-    def until_s(self) -> float:
-        """Time by which the answer is due, by `time.monotonic`."""
-        timeout_ms = self.options.timeout_ms
-        return math.inf if timeout_ms is None else self.received_s + timeout_ms / 1000
 
 
 class Answered(NamedTuple):

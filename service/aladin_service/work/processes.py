@@ -21,6 +21,7 @@ import logging
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from aladin_network.errors import NoWorkerError, ShuttingDownError
 from aladin_service.observe.metrics import Metrics
@@ -274,7 +275,7 @@ class ProcessWorkers:
             for other in self._links.values()
         )
 
-    async def _run(self, link: WorkerLink, taken: Taken) -> None:
+    async def _run(self, link: WorkerLink, taken: Taken[Any]) -> None:
         while not await link.run(taken):
             another = await self._another()
             if another is None:

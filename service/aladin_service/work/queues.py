@@ -36,6 +36,7 @@ from aladin_service.work.worker import JOB_QUEUES, Job, JobQueueName, Work, with
 
 T = TypeVar("T")
 N = TypeVar("N", bound=str)
+W = TypeVar("W", bound=Work)
 
 # A query should take at most this many times the time of a lone query. The service promises eight
 # times; the margin is for HTTP, and for what else takes the processors meanwhile.
@@ -70,7 +71,8 @@ class Waiting:
             self.result.set_result(outcome)
 
 
-class Taken(ABC):
+@dataclass(eq=False, kw_only=True)
+class Taken(ABC, Generic[W]):
     """Work that a slot took out of a queue: the slot calls `deliver` or `finish` at the end.
 
     All methods but `is_wanted` are called on the event loop.
@@ -82,7 +84,7 @@ class Taken(ABC):
     """
 
     is_timed: ClassVar[bool]
-    work: Work
+    work: W
     waiting: Sequence[Waiting]
 
     def is_wanted(self, place: int) -> bool:
@@ -98,13 +100,10 @@ class Taken(ABC):
         """Fail what has no result yet, by default because the worker died."""
 
 
-class TakenJob(Taken):
+class TakenJob(Taken[Job[Any]]):
     """A single job."""
 
     is_timed = False
-
-    def __init__(self, waiting: Waiting) -> None:
-        self.work, self.waiting = waiting.work, (waiting,)
 
     async def deliver(self, result: Any) -> None:
         self.waiting[0].settle(result)
@@ -113,38 +112,34 @@ class TakenJob(Taken):
         self.waiting[0].settle(error or WorkerDiedError())
 
 
-class Batch(Taken):
+@dataclass(eq=False, kw_only=True)
+class Batch(Taken[Sequence[QueuedWork]]):
     """Queries that were taken out of one queue together, or documents.
 
     Attributes:
         queue: Queue that they were taken from.
-        jobs: The work.
-        started_s: Time at which they were taken, by `time.monotonic`.
+        queues: All queues, until the batch is finished.
         was_alone: Whether the batch is a single query while nothing else ran or waited.
+        started_s: Time at which they were taken, by `time.monotonic`.
         answered: Number of answers, without failed and withdrawn queries, which cost next to
             nothing.
         uncached: Number of answered queries whose encoding was not cached.
     """
 
     is_timed = True
-
-    def __init__(
-        self, queue: QueueName, waiting: Sequence[Waiting], of: QueryQueue, *, was_alone: bool
-    ) -> None:
-        self.queue: QueueName = queue
-        self.waiting = waiting
-        self.work = self.jobs = [cast(QueuedWork, each.work) for each in waiting]
-        self.started_s = time.monotonic()
-        self.was_alone = was_alone
-        self.answered = self.uncached = 0
-        self._queues: QueryQueue | None = of  # until the batch is finished
+    queue: QueueName
+    queues: QueryQueue | None
+    was_alone: bool
+    started_s: float
+    answered: int = 0
+    uncached: int = 0
 
     def settle(self, place: int, answer: WorkAnswer | Exception) -> None:
         """Settle one query; any error but an `AladinError` becomes status 500."""
         if not isinstance(answer, Exception):
             self.answered += 1
             self.uncached += not answer.cached
-            queue_s = self.started_s - self.jobs[place].received_s
+            queue_s = self.started_s - self.work[place].received_s
             answer = answer._replace(queue_ms=1000 * queue_s)
         self.waiting[place].settle(answer)
 
@@ -152,7 +147,7 @@ class Batch(Taken):
         for place, answer in enumerate(result):
             if answer is not None:  # the query was withdrawn
                 self.settle(place, answer)
-        if self._queues is not None and not self._queues.waiting:
+        if self.queues is not None and not self.queues.waiting:
             # The answers go first: in the loop's next turn their requests send them, and at its end
             # they are written. Where queries wait, the worker comes first.
             await asyncio.sleep(0)
@@ -163,9 +158,9 @@ class Batch(Taken):
         for waiting in self.waiting:
             if not waiting.result.done():
                 waiting.settle(error or WorkerDiedError())
-        if self._queues is not None:
-            self._queues.end(self)
-            self._queues = None
+        if self.queues is not None:
+            self.queues.end(self)
+            self.queues = None
 
 
 class _Queues(ABC, Generic[N]):
@@ -276,7 +271,7 @@ class JobQueue(_Queues[JobQueueName]):
             while await self._come():
                 waiting = self._queues[self._name].popleft()
                 if not waiting.result.done():
-                    return TakenJob(waiting)
+                    return TakenJob(work=waiting.work, waiting=(waiting,))
             return None
         finally:
             self._pulling -= 1
@@ -312,7 +307,7 @@ class QueryQueue(_Queues[QueueName]):
         if ahead < self._max_waiting:
             # So few are answered in time even one after another, whatever was measured last: the
             # batches during an outage of a database, for example, took as long as its timeout.
-            present = self.waiting + sum(len(batch.jobs) for batch in self._running)
+            present = self.waiting + sum(len(batch.work) for batch in self._running)
             if present < _WAIT_FACTOR or self._expected_s(queue, bound_s) <= bound_s:
                 return None
         return OverloadedError(round(bound_s, 3))
@@ -334,7 +329,14 @@ class QueryQueue(_Queues[QueueName]):
             self._pulling -= 1
         taken = [self._queues[chosen].popleft() for _ in range(count)]
         was_alone = count == 1 and not self._running and not self.waiting
-        batch = Batch(chosen, taken, self, was_alone=was_alone)
+        batch = Batch(
+            work=[each.work for each in taken],
+            waiting=taken,
+            queue=chosen,
+            queues=self,
+            was_alone=was_alone,
+            started_s=time.monotonic(),
+        )
         self._running.add(batch)
         if self.waiting:
             self._wake_one()
@@ -343,7 +345,7 @@ class QueryQueue(_Queues[QueueName]):
     def end(self, batch: Batch) -> None:
         """Learn from a batch that is finished."""
         self._running.discard(batch)
-        self._metrics.batch(batch.queue, len(batch.jobs))
+        self._metrics.batch(batch.queue, len(batch.work))
         if batch.answered:
             self._times[batch.queue].observe(
                 batch.answered,
@@ -379,7 +381,7 @@ class QueryQueue(_Queues[QueueName]):
         now = time.monotonic()
         free_s = [0.0] * self._pulling  # time until each slot can take another batch
         for batch in self._running:
-            end_s = batch.started_s + self._times[batch.queue].expect(len(batch.jobs))
+            end_s = batch.started_s + self._times[batch.queue].expect(len(batch.work))
             free_s.append(max(0.0, end_s - now))
         free_s = free_s or [0.0]  # no worker yet
         heapify(free_s)
@@ -410,9 +412,9 @@ class Queues:
         """Wait for a job's result in its queue."""
         return await self.jobs[job.queue].answer(job)
 
-    def takes(self) -> dict[str, Callable[[], Awaitable[Taken | None]]]:
+    def takes(self) -> dict[str, Callable[[], Awaitable[Taken[Any] | None]]]:
         """Return by name what each thread of a worker waits for its work in."""
-        threads: dict[str, Callable[[], Awaitable[Taken | None]]] = {
+        threads: dict[str, Callable[[], Awaitable[Taken[Any] | None]]] = {
             f"query-{number}": self.queries.next_batch for number in range(self._query_threads)
         }
         for name, facts in JOB_QUEUES.items():

@@ -6,6 +6,7 @@ their own (`service.work.worker_process`). All calls block.
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -181,7 +182,7 @@ class Worker:
         self, searcher: TwoStageSearcher, jobs: Sequence[SearchJob], is_wanted: IsWanted
     ) -> list[WorkAnswer | Exception | None]:
         """Encode queries together, then search with them together; see `do`."""
-        until_s = [job.until_s for job in jobs]
+        until_s = [job.received_s + (job.options.timeout_ms or math.inf) / 1000 for job in jobs]
         queries = self._encoder.encode(searcher, [job.query for job in jobs], is_wanted, until_s)
         results: list[WorkAnswer | Exception | None] = [None] * len(jobs)
         asked: dict[int, AskedSearch[Query]] = {}

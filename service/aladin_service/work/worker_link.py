@@ -123,7 +123,7 @@ class WorkerLink:
         reader, self._writer = await asyncio.open_unix_connection(sock=connected)
         self._listening = asyncio.create_task(self._listen(reader))
 
-    async def run(self, taken: Taken) -> bool:
+    async def run(self, taken: Taken[Any]) -> bool:
         """Send work to the worker and wait until it is done.
 
         Returns whether the work is settled; False if the worker ended before it started it.

@@ -81,8 +81,8 @@ class WorkerSlot:
 
     def __init__(
         self,
-        take: Callable[[], Awaitable[Taken | None]],
-        run: Callable[[Taken], Awaitable[None]],
+        take: Callable[[], Awaitable[Taken[Any] | None]],
+        run: Callable[[Taken[Any]], Awaitable[None]],
     ) -> None:
         self._take = take
         self._run = run
@@ -226,7 +226,7 @@ class ThreadWorkers:
             **asdict(self._worker.live.state),
         )
 
-    async def _run(self, name: str, taken: Taken) -> None:
+    async def _run(self, name: str, taken: Taken[Any]) -> None:
         thread = self._threads[name]
         try:
             result = await thread.run(partial(self._worker.do, taken.work, taken.is_wanted))

@@ -155,7 +155,7 @@ class SimulatedService:
 
     async def _work(self) -> None:
         while (batch := await self._queue.next_batch()) is not None:
-            size, http_s = len(batch.jobs), self._http_s
+            size, http_s = len(batch.work), self._http_s
             self.batches.append(size)
             noise = math.exp(self._chance.gauss(0, self._machine.noise))
             took_s = self._machine.batch_s + self._machine.query_s * size

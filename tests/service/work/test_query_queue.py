@@ -53,7 +53,7 @@ def texts(*names: str) -> list[TextQuery]:
 def named(batch: Batch | None) -> list[str]:
     """Return the texts of a batch."""
     assert batch is not None
-    return [job.query.text for job in batch.jobs if isinstance(job.query, TextQuery)]
+    return [job.query.text for job in batch.work if isinstance(job.query, TextQuery)]
 
 
 def answer_of(name: str, *, cached: bool = False) -> Answered:
@@ -63,7 +63,7 @@ def answer_of(name: str, *, cached: bool = False) -> Answered:
 
 def answer_all(batch: Batch | None, *, cached: bool = False) -> None:
     assert batch is not None
-    for place in range(len(batch.jobs)):
+    for place in range(len(batch.work)):
         batch.settle(place, answer_of(str(place), cached=cached))
     batch.finish()
 
