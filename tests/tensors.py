@@ -1,10 +1,15 @@
-"""The functions of `aladin_network.inference` with tensors, as the network's scores take them."""
+"""The functions of `aladin_network.inference` with tensors, as the network's scores take them.
+
+Also photos for them, and a comparison of what they return.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import torch
 from PIL import Image
 
 from aladin_network import inference
@@ -26,3 +31,18 @@ def encode_texts(model: Network, texts: Sequence[str], **options: Any) -> Encode
 
 def encode_documents(model: Network, texts: Sequence[str]) -> EncodedBatch:
     return EncodedBatch.of(inference.encode_documents(model, texts))
+
+
+def random_photos(count: int) -> list[Image.Image]:
+    """Photos of noise, each of another shape."""
+    random = np.random.default_rng(1)
+    sizes = [(40 + 9 * number, 64 - 7 * number, 3) for number in range(count)]
+    return [Image.fromarray(random.integers(0, 256, size, dtype=np.uint8)) for size in sizes]
+
+
+def assert_near(found: EncodedBatch, expected: EncodedBatch, most: float) -> None:
+    """Compare the real tokens and the embeddings of two encodings, number by number."""
+    mask = expected.mask
+    assert torch.equal(found.mask, mask)
+    assert (found.embedding - expected.embedding).abs().max() <= most
+    assert (found.tokens[mask] - expected.tokens[mask]).abs().max() <= most

@@ -32,12 +32,6 @@ from tests.tensors import encode_photos, encode_texts
 TEXTS = ["a red circle", "two dogs run on the green grass"]
 
 
-@pytest.fixture
-def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    """A copy of the tiny checkpoint that a test may damage."""
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
-
-
 def edit_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     config = json.loads((folder / "config.json").read_text())
     change(config)

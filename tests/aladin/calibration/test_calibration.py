@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +21,6 @@ from aladin_network.calibration.calibration import (
 )
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import CheckpointError
-
-
-@pytest.fixture
-def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    """A copy of the tiny checkpoint that a test may damage."""
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
 
 
 @pytest.fixture

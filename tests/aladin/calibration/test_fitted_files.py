@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,12 +27,6 @@ from aladin_network.scoring.hub_correction import (
     HubCorrection,
     NearestMean,
 )
-
-
-@pytest.fixture
-def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    """A copy of the tiny checkpoint."""
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
 
 
 def make_correction(model_id: str, weight: float) -> HubCorrection:

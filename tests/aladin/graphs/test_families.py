@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import (
@@ -23,10 +22,9 @@ from aladin_network.conversion.towers import TowersOptions, convert_towers
 from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.loading import load_graphs
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import EncodedBatch
 from tests.conftest import CAPTIONS, tiny_config
 from tests.dual_encoders import FAMILIES, Family, save_dual_encoder
-from tests.tensors import encode_photos, encode_texts
+from tests.tensors import assert_near, encode_photos, encode_texts, random_photos
 
 pytestmark = pytest.mark.slow
 
@@ -50,25 +48,14 @@ def _packages() -> None:
         pytest.importorskip(package, reason=f"the package {package} is not installed")
 
 
-def photos() -> list[Image.Image]:
-    random = np.random.default_rng(1)
-    sizes = [(40, 64, 3), (70, 30, 3), (33, 50, 3)]
-    return [Image.fromarray(random.integers(0, 256, size, dtype=np.uint8)) for size in sizes]
-
-
-def assert_same(found: EncodedBatch, expected: EncodedBatch) -> None:
-    mask = expected.mask
-    assert found.mask.equal(mask)
-    assert (found.embedding - expected.embedding).abs().max() <= TOLERANCE
-    assert (found.tokens[mask] - expected.tokens[mask]).abs().max() <= TOLERANCE
-
-
 def assert_exported(folder: Path, texts: list[str]) -> None:
     """Compare an exported checkpoint with torch, whatever the batch."""
     theirs, ours = load_checkpoint(folder).model, load_graphs(folder).model
     for some in (texts[:1], texts):
-        assert_same(encode_texts(ours, some), encode_texts(theirs, some))
-    assert_same(encode_photos(ours, photos()), encode_photos(theirs, photos()))
+        assert_near(encode_texts(ours, some), encode_texts(theirs, some), TOLERANCE)
+    assert_near(
+        encode_photos(ours, random_photos(3)), encode_photos(theirs, random_photos(3)), TOLERANCE
+    )
     boxes = theirs.image.encoder.region_boxes(80, 50)
     assert np.array_equal(ours.image.encoder.region_boxes(80, 50), boxes)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import TextEncoderConfig, TowerConfig
@@ -24,8 +23,7 @@ from aladin_network.graphs.network import GraphNetwork, query_network
 from aladin_network.graphs.onnx_runtime import Graph
 from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import EncodedBatch
-from tests.tensors import encode_photos, encode_texts
+from tests.tensors import assert_near, encode_photos, encode_texts, random_photos
 
 TEXTS = ["two dogs run on the green grass", "a man", "a small red circle above a blue square"]
 
@@ -43,19 +41,6 @@ def damaged(exported_checkpoint: Path, tmp_path: Path) -> Iterator[Path]:
     yield folder
 
 
-def photos(count: int) -> list[Image.Image]:
-    random = np.random.default_rng(1)
-    sizes = [(40 + 9 * number, 64, 3) for number in range(count)]
-    return [Image.fromarray(random.integers(0, 256, size, dtype=np.uint8)) for size in sizes]
-
-
-def assert_same(found: EncodedBatch, expected: EncodedBatch) -> None:
-    assert torch.equal(found.mask, expected.mask)
-    assert (found.embedding - expected.embedding).abs().max() <= TOLERANCE
-    mask = expected.mask
-    assert (found.tokens[mask] - expected.tokens[mask]).abs().max() <= TOLERANCE
-
-
 @pytest.mark.parametrize("runtime", ["auto", "onnxruntime"])
 def test_graphs_encode_any_number_of_items_as_torch_does(
     exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
@@ -67,9 +52,13 @@ def test_graphs_encode_any_number_of_items_as_torch_does(
     )
     assert isinstance(ours, GraphNetwork)
     for texts in (TEXTS, TEXTS[1:2], TEXTS[:2]):
-        assert_same(encode_texts(ours, texts), encode_texts(theirs, texts))
+        assert_near(encode_texts(ours, texts), encode_texts(theirs, texts), TOLERANCE)
     for count in (1, 2, 3):
-        assert_same(encode_photos(ours, photos(count)), encode_photos(theirs, photos(count)))
+        assert_near(
+            encode_photos(ours, random_photos(count)),
+            encode_photos(theirs, random_photos(count)),
+            TOLERANCE,
+        )
 
 
 def test_many_callers_get_the_numbers_of_one(
@@ -86,13 +75,13 @@ def test_many_callers_get_the_numbers_of_one(
     model = load_graphs(exported_checkpoint).model
     network, callers, photos_a_call = model.throughput()
     assert (callers, photos_a_call) == (2, 1)
-    expected = [encode_photos(model, [photo]) for photo in photos(4)]
+    expected = [encode_photos(model, [photo]) for photo in random_photos(4)]
     with ThreadPoolExecutor(callers) as pool:
-        found = pool.map(lambda photo: encode_photos(network, [photo]), photos(4))
+        found = pool.map(lambda photo: encode_photos(network, [photo]), random_photos(4))
     for ours, theirs in zip(found, expected, strict=True):
-        assert_same(ours, theirs)
+        assert_near(ours, theirs, TOLERANCE)
     again = model.throughput().network
-    assert_same(encode_photos(again, photos(1)), expected[0])
+    assert_near(encode_photos(again, random_photos(1)), expected[0], TOLERANCE)
     assert len(opened) == 2  # for one thread and for two
     by_torch = load_checkpoint(exported_checkpoint).model
     assert by_torch.throughput() == (by_torch, 1, PHOTOS_AT_A_TIME)
@@ -128,7 +117,7 @@ def test_a_recurrent_network_with_padded_texts(
     export_graphs(tmp_path / "checkpoint")
     ours = load_for_inference(tmp_path / "checkpoint").model
     assert isinstance(ours, GraphNetwork)
-    assert_same(encode_texts(ours, TEXTS), encode_texts(model, TEXTS))
+    assert_near(encode_texts(ours, TEXTS), encode_texts(model, TEXTS), TOLERANCE)
     assert ours.text.encoder.spans(TEXTS[0]) == model.text.encoder.spans(TEXTS[0])
 
 
@@ -217,10 +206,10 @@ def test_a_query_photo_has_its_own_number_of_threads(
     model = load_graphs(exported_checkpoint).model
     asking = query_network(model, "image", photo_threads=2)
     texts = query_network(model, "text", photo_threads=2)
-    found = encode_photos(asking, photos(1))
+    found = encode_photos(asking, random_photos(1))
     encode_texts(texts, TEXTS)
     assert opened == [("image", 2), ("text", 1)]
-    assert_same(found, encode_photos(model, photos(1)))
+    assert_near(found, encode_photos(model, random_photos(1)), TOLERANCE)
     assert query_network(model, "image", photo_threads=1) is model
     by_torch = build_tiny()  # whose threads are those of the process
     assert query_network(by_torch, "image", photo_threads=2) is by_torch

@@ -19,12 +19,6 @@ from aladin_network.graphs.loading import load_for_inference
 from aladin_network.model import AladinModel
 
 
-@pytest.fixture
-def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    """A checkpoint without graphs."""
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
-
-
 def test_graphs_that_are_there_are_kept(exported_checkpoint: Path, exports: list[Path]) -> None:
     assert export_where_possible(exported_checkpoint)
     assert exports == []
@@ -54,7 +48,7 @@ def test_graphs_of_other_weights_are_replaced(
     ],
 )
 def test_a_failure_is_one_line_and_leaves_a_checkpoint_for_torch(
-    checkpoint: Path,
+    folder: Path,
     exports: list[Path],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -66,22 +60,22 @@ def test_a_failure_is_one_line_and_leaves_a_checkpoint_for_torch(
 
     monkeypatch.setattr(export, "export_graphs", fail)
     caplog.set_level("WARNING")
-    assert not export_where_possible(checkpoint)
-    told = f"{checkpoint} has no graphs, so that encoding needs torch: {reason}"
-    assert (caplog.messages, exports) == ([told], [])
-    assert isinstance(load_for_inference(checkpoint).model, AladinModel)
+    assert not export_where_possible(folder)
+    logged = f"{folder} has no graphs, so that encoding needs torch: {reason}"
+    assert (caplog.messages, exports) == ([logged], [])
+    assert isinstance(load_for_inference(folder).model, AladinModel)
 
 
 def test_none_are_written_for_torch(
-    checkpoint: Path, exports: list[Path], monkeypatch: pytest.MonkeyPatch
+    folder: Path, exports: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALADIN_RUNTIME", "torch")
-    assert not export_where_possible(checkpoint)
+    assert not export_where_possible(folder)
     assert exports == []
 
 
 def test_an_interruption_leaves_a_checkpoint_without_graphs(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason=f"the package {package} is not installed")
@@ -91,12 +85,12 @@ def test_an_interruption_leaves_a_checkpoint_without_graphs(
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    before = sorted(checkpoint.iterdir())
+    before = sorted(folder.iterdir())
     monkeypatch.setenv("ALADIN_RUNTIME", "auto")
     monkeypatch.setattr(export, "_export", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        export_where_possible(checkpoint)
-    assert sorted(checkpoint.iterdir()) == before
-    model = load_for_inference(checkpoint).model
+        export_where_possible(folder)
+    assert sorted(folder.iterdir()) == before
+    model = load_for_inference(folder).model
     assert isinstance(model, AladinModel)
-    assert load_checkpoint(checkpoint).model_id
+    assert load_checkpoint(folder).model_id
