@@ -14,15 +14,13 @@ from aladin_index.format.layout import EngineLocation
 from aladin_index.format.manifest import Manifest, check_lengths
 from aladin_index.format.models import model_folder
 from aladin_index.generations.info import LocalFacts, describe_manifest
+from aladin_index.generations.reader import load_model
 from aladin_index.items.filters import Filter
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
-    CheckpointError,
-    IndexCorruptError,
     IndexMismatchError,
     NoSuchTargetError,
 )
-from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import Target
 
 
@@ -121,20 +119,13 @@ def open_engine_index(
         if checkpoint is None:
             folder = model_folder(path, model.id)
             check_lengths(folder, model.files)
-            checkpoint = _load_checkpoint(folder, device)
+            checkpoint = load_model(folder, "cpu" if device is None else device.device)
         if checkpoint.model_id != model.id:
             raise IndexMismatchError(f"{path}: model", model.id, checkpoint.model_id)
     except BaseException:
         client.close()
         raise
     return EngineIndex(path=path, checkpoint=checkpoint, client=client, record=record)
-
-
-def _load_checkpoint(folder: Path, device: SearchDevice | None) -> Checkpoint:
-    try:
-        return load_for_inference(folder, "cpu" if device is None else device.device)
-    except CheckpointError as error:
-        raise IndexCorruptError(folder, str(error)) from error
 
 
 def describe_engine_index(path: Path, location: EngineLocation, client: EngineClient) -> LocalFacts:

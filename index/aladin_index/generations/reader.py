@@ -199,7 +199,7 @@ def open_index(
         check_lengths(model, manifest.model.files)
         device = device or SearchDevice()
         if checkpoint is None and encodes:
-            checkpoint = _load_checkpoint(model, device.device)
+            checkpoint = load_model(model, device.device)
         if checkpoint is not None and checkpoint.model_id != manifest.model.id:
             raise IndexMismatchError(f"{path}: model", manifest.model.id, checkpoint.model_id)
         for target in manifest.targets:
@@ -247,7 +247,8 @@ def _with_bounds(
     )
 
 
-def _load_checkpoint(folder: Path, device: str) -> Checkpoint:
+def load_model(folder: Path, device: str) -> Checkpoint:
+    """Load the checkpoint of an index; a damaged one is an error of the index."""
     try:
         return load_for_inference(folder, device)
     except CheckpointError as error:
