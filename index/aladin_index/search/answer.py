@@ -63,13 +63,7 @@ class Page(NamedTuple):
 
 
 def answer_all(index: SearchBackend, pages: Sequence[Page], times: Times) -> list[SearchAnswer]:
-    """Look up and explain the hits of some pages, and make the answers.
-
-    Args:
-        index: The searched index.
-        pages: Results of a batch of searches; hits of one collection are looked up together.
-        times: When the stages ended.
-    """
+    """Look up and explain the hits of some pages, and make the answers."""
     answers: dict[int, SearchAnswer] = {}
     for group in sharing([page.plan for page in pages]):
         rows = [pages[place].ranked.ranking.rows.tolist() for place in group]

@@ -51,12 +51,7 @@ class RegionEmbedder:
         means: Float[np.ndarray, "photos d_align"],
         embeddings: Float[np.ndarray, "photos d_match"],
     ) -> None:
-        """Fit the map by ridge regression.
-
-        Args:
-            means: Mean tokens of photos, at least one.
-            embeddings: Their embeddings.
-        """
+        """Fit the map by ridge regression, to at least one photo."""
         self._mean, self._embedding = means.mean(axis=0), embeddings.mean(axis=0)
         centred = (means - self._mean).astype(np.float64)
         spread = centred.T @ centred
@@ -69,12 +64,7 @@ class RegionEmbedder:
     def embed(
         self, inside: Float[np.ndarray, "regions d_align"], photo: Float[np.ndarray, "all d_align"]
     ) -> Float[np.ndarray, " d_match"]:
-        """Return the embedding of a part of a photo, L2-normalised.
-
-        Args:
-            inside: Tokens of the regions of the part, at least one.
-            photo: Tokens of all regions of the photo.
-        """
+        """Return the embedding of a part of a photo, L2-normalised; it has at least one region."""
         mean = (inside.mean(axis=0) - _CONTRAST * photo.mean(axis=0)) / (1 - _CONTRAST)
         embedding = self._embedding + (mean - self._mean) @ self._map
         return (embedding / np.linalg.norm(embedding)).astype(np.float32)
@@ -84,21 +74,13 @@ class LazyEmbedder:
     """The `RegionEmbedder` of an index, fitted when a box is searched first; thread-safe."""
 
     def __init__(self, index: SearchBackend) -> None:
-        """Fit nothing yet.
-
-        Args:
-            index: An index, which stays open.
-        """
+        """Fit nothing yet."""
         self._index = index
         self._fitted: RegionEmbedder | None = None
         self._lock = threading.Lock()
 
     def get(self) -> RegionEmbedder | None:
-        """Return the embedder, or None as long as the index has no photo with regions.
-
-        Raises:
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Return the embedder, or None as long as the index has no photo with regions."""
         with self._lock:
             if self._fitted is None:
                 self._fitted = fit_embedder(self._index.collection("images"))
@@ -125,9 +107,6 @@ def region_fusion(query: Term) -> DirectionFusion:
 
     No constants are fitted to such searches: the mean cosine of the regions and the cosine of the
     embeddings are of one scale.
-
-    Args:
-        query: Query of at least one region.
     """
     regions = int(query.encoding.mask.sum())
     return DirectionFusion(weight=_REGION_WEIGHT, align_std=float(regions))
@@ -136,17 +115,7 @@ def region_fusion(query: Term) -> DirectionFusion:
 def check_boxed(
     query: Term, options: SearchOptions, collection: Collection, *, is_aligned: bool
 ) -> None:
-    """Check that a collection can be searched by a box.
-
-    Args:
-        query: Query with a box.
-        options: How to search.
-        collection: The searched collection.
-        is_aligned: Whether regions are compared at all: alignment was trained, or is asked for.
-
-    Raises:
-        InputError: If it cannot, or an option is given that does not apply.
-    """
+    """Check that a collection can be searched by a box."""
     if query.modality != "image":
         name = "a text" if query.own_id is None else f"{brief(query.own_id)}, which is a text"
         raise InputError(f"box: expected a photo to take a part of, got {name}")
@@ -166,20 +135,7 @@ def take_box(
 ) -> Term:
     """Take the part of a photo that its box holds.
 
-    Args:
-        query: Encoded photo with a box.
-        index: Index of the model that encoded it.
-        embedder: Predicts the embedding of the part.
-        is_crossing: Whether texts are searched.
-
-    Returns:
-        The query with the tokens and boxes of the regions inside, their numbers in the photo, and
-        the embedding of the part.
-
-    Raises:
-        InputError: If the places of the regions are not known, none overlaps the box, or the index
-            has no photos with regions.
-        EngineUnavailableError: If the vector database does not respond.
+    Its tokens, boxes and numbers are those of the regions inside, its embedding is predicted.
     """
     assert query.box is not None
     tokens = query.encoding.item_tokens(0)
@@ -223,10 +179,6 @@ def regions_inside(boxes: Float[np.ndarray, "regions 4"], box: Box) -> NDArray[n
 
     Those are the regions with at least a third of their area inside. A box that is too small for
     any takes the one region that fits it best, by the intersection divided by the union.
-
-    Args:
-        boxes: Boxes of a photo's regions, at least one.
-        box: Box of the query.
     """
     asked = np.array([box], dtype=np.float64)
     shared = overlap_areas(boxes, asked)[:, 0]

@@ -42,12 +42,7 @@ class TimesBySize:
         self._lock = threading.Lock()
 
     def observe(self, size: int, seconds: float) -> None:
-        """Update the average with a measurement.
-
-        Args:
-            size: Size of the work, at least 1; there should be few different sizes.
-            seconds: Duration of the work.
-        """
+        """Update the average with a measurement; there should be few different sizes."""
         with self._lock:
             known = self._seconds.get(size)
             if known is None:
@@ -63,9 +58,6 @@ class TimesBySize:
         at the nearest size: rather too much for a larger size, too little for a smaller one. A
         unit never costs more than at the nearest smaller size; otherwise one slow measurement of
         a large size would keep such sizes from ever being tried again.
-
-        Args:
-            size: Size of the work, 0 or more.
         """
         with self._lock:
             if not self._sizes:
@@ -104,18 +96,10 @@ class RerankDeadline:
     def guard(
         self, align: AlignScorer, direction: Direction, candidates: int, deadline_s: float | None
     ) -> AlignScorer:
-        """Return a scorer with the same scores that stops at a deadline.
+        """Return a scorer of the same scores that raises `OutOfTimeError` after `deadline_s`.
 
-        Args:
-            align: Scores rows.
-            direction: Direction of the search.
-            candidates: Number of candidates to be scored in all.
-            deadline_s: Time by `time.monotonic` after which the scorer raises `OutOfTimeError`, or
-                None for no deadline.
-
-        Raises:
-            OutOfTimeError: If the estimate exceeds the deadline; every few seconds one query is
-                tried nevertheless.
+        So does this method if the estimate for that many candidates exceeds the deadline; every few
+        seconds one query is tried nevertheless. The time is that of `time.monotonic`.
         """
         if deadline_s is None:
             return align
@@ -137,13 +121,7 @@ class RerankDeadline:
         return score
 
     def observe(self, direction: Direction, candidates: int, seconds: float) -> None:
-        """Record the duration of a completed second stage.
-
-        Args:
-            direction: Direction of the search.
-            candidates: Number of candidates scored, at least 1.
-            seconds: Duration.
-        """
+        """Record the duration of a completed second stage."""
         # A filter may leave any number of candidates: a few powers of two represent them all.
         size = 1 << (candidates - 1).bit_length()
         self._times[direction].observe(size, seconds * size / candidates)

@@ -58,12 +58,7 @@ class BoxFinder:
     """Finds the box of a query in photos; for one search in one thread."""
 
     def __init__(self, box: Box, boxes: Float[np.ndarray, "regions 4"]) -> None:
-        """Keep the query's box.
-
-        Args:
-            box: Box of the query.
-            boxes: Boxes of its regions, at least one, in the same photo.
-        """
+        """Keep the query's box."""
         self._box = np.array(box, dtype=np.float64)
         count = len(boxes)
         self._chosen = np.arange(min(count, _MOST_REGIONS)) * count // min(count, _MOST_REGIONS)
@@ -74,12 +69,7 @@ class BoxFinder:
         cosines: Float[np.ndarray, "photos regions photo_regions"],
         boxes: Float[np.ndarray, "photo_regions 4"],
     ) -> list[Box]:
-        """Return the parts of photos that the box was found in.
-
-        Args:
-            cosines: Cosines of the query's regions with those of photos.
-            boxes: Boxes of the regions of each of these photos, at least one.
-        """
+        """Return the parts of photos that the box was found in."""
         across, down = (self._place(np.asarray(boxes, dtype=np.float64), axis) for axis in (0, 1))
         factors = np.abs(np.log2(across.scales[:, None] / down.scales))
         fits = factors < 0.75  # half a power of two, but for roundings

@@ -42,16 +42,10 @@ class Verdict(NamedTuple):
 def judge(
     plan: Plan, pool: Pool, ranked: RankedPage, hit_words: NDArray[np.int64] | None = None
 ) -> Verdict:
-    """Estimate how likely the hits of a page are right.
+    """Estimate how likely the hits of a page are right, given `Plan.word_counts` of the hits or not.
 
     Their scores are compared with those of the first stage's best items (with a filter, the best
     that pass it), and so depend neither on the order nor on the page.
-
-    Args:
-        plan: The search.
-        pool: Items that hits are judged against.
-        ranked: The page.
-        hit_words: (hits,) `Plan.word_counts` of the hits, or None to look them up.
     """
     calibration, page = plan.calibration, ranked.ranking
     everything = Verdict(np.arange(len(page.rows)), [None] * len(page.rows))

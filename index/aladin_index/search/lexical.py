@@ -35,13 +35,8 @@ def find_rare_words(
 ) -> FoundWords:
     """Find the items that have rare words of a text.
 
-    Args:
-        text: Text of a query.
-        indexes: Words of the items of a generation, and of added ones, each with the row that ends
-            them.
-        count: Number of items that are not removed.
-        removed: Rows that do not count, or None without any.
-        selection: Rows that may be found, or None for all.
+    Each of `indexes` comes with the row that ends its items; `count` is the number of items that
+    are not removed, `removed` rows do not count, and only those of `selection` may be found.
     """
     words, count = words_of(text), max(count, 1)
     most = max(_RARE_SHARE * count, _RARE_ITEMS)
@@ -66,14 +61,7 @@ def find_rare_words(
 def words_bonus(
     scores: NDArray[np.float32], rows: NDArray[np.int64], words: FoundWords, weight: float
 ) -> NDArray[np.float32]:
-    """Return what words add to the scores of some rows.
-
-    Args:
-        scores: Scores by both stages of the first block.
-        rows: All rows.
-        words: Items that have words.
-        weight: Weight of the words.
-    """
+    """Return what words add to the scores of some rows, given the scores of the first block."""
     weights = dict(zip(words.rows.tolist(), words.weights.tolist(), strict=True))
     each = np.array([weights.get(row, 0.0) for row in rows.tolist()], dtype=np.float32)
     width = float(scores.max() - scores.min()) if len(scores) else 0.0

@@ -110,14 +110,7 @@ def _without(
     values: FieldValues,
     gone: Counter[int | float | str] | None,
 ) -> FieldValues | None:
-    """Subtract the values of deleted items; return None if none is left.
-
-    Args:
-        readers: Databases that have the items.
-        name: Name of the field.
-        values: Values of one kind in all of its items.
-        gone: Number of deleted items by value, or None if there are none.
-    """
+    """Subtract the values of deleted items; return None if none is left."""
     if gone is None:
         return values
     if values.counts is not None:
@@ -149,11 +142,7 @@ def _check_indexed(live: Listed, field: str) -> None:
 
 
 def _find(live: Listed, item_id: str) -> StoredItem:
-    """Return an item, or the last one that had this id.
-
-    Raises:
-        UnknownItemError: If there never was one.
-    """
+    """Return an item, or the last one that had this id."""
     item = live.items.by_id(item_id)
     if item is None and live.changes is not None:
         added = live.changes.added.items_by_id(item_id)

@@ -53,14 +53,9 @@ _NO_THINGS = _words(
 
 
 def suggest_split(text: str) -> list[SuggestedPart] | None:
-    """Split a text at its negations.
+    """Split a text at its negations: what hits have, then each thing that they do not have.
 
-    Args:
-        text: Text of a query.
-
-    Returns:
-        What hits have, and then each thing that they do not have; or None if the text negates
-        nothing by the rules, or nothing but that.
+    None if the text negates nothing by the rules, or nothing but that.
     """
     kept: list[str] = []
     negated: list[SuggestedPart] = []
@@ -82,15 +77,9 @@ def suggest_split(text: str) -> list[SuggestedPart] | None:
 
 
 def _things(text: str, negation: re.Match[str], negated: list[SuggestedPart]) -> int | None:
-    """Add what a negation is of, joined by "or".
+    """Add what a negation is of, joined by "or", to `negated`.
 
-    Args:
-        text: The whole text.
-        negation: Match of the words that negate.
-        negated: Receives the parts.
-
-    Returns:
-        The character after the last thing, or None if there is none.
+    Returns the character after the last thing, or None if there is none.
     """
     source, start = negation.start(), negation.end()
     while True:

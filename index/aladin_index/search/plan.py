@@ -111,19 +111,7 @@ class Planner:
     def plan(
         self, query: Query, collection: Collection, options: SearchOptions, received_s: float
     ) -> Plan:
-        """Check a query and its options, and collect what the stages need.
-
-        Args:
-            query: Encoded query.
-            collection: Collection to search, restricted by the filter of the options.
-            options: How to search, within their bounds.
-            received_s: When the query was received, by `time.monotonic`.
-
-        Raises:
-            InputError: If an option does not fit the query or the index.
-            ShapeError: If a term is not one item of the index's dimensions.
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Check a query and its options, and collect what the stages need."""
         # Without training, regions say nothing: they are aligned only if a weight is given for it.
         means = self._is_trained or options.fusion is not None
         terms = [self._term(term, collection, options, means=means) for term in query]
@@ -159,12 +147,7 @@ class Planner:
     def part_of(
         self, term: Term, collection: Collection, options: SearchOptions | None = None
     ) -> Term:
-        """Return the part of a photo that its box holds, as a term.
-
-        Raises:
-            InputError: If the collection cannot be searched by this box.
-            EngineUnavailableError: If the vector database does not respond.
-        """
+        """Return the part of a photo that its box holds, as a term."""
         options = options or SearchOptions()
         is_aligned = self._is_trained or options.fusion is not None
         check_boxed(term, options, collection, is_aligned=is_aligned)

@@ -77,11 +77,6 @@ def score_all(
 
     Those of searches that share a collection are aligned in one call, except where a deadline or
     bounds may leave some of them out.
-
-    Args:
-        plans: The searches.
-        found: Candidates of each.
-        clock: Estimates how long the second stage takes.
     """
     known: dict[int, NDArray[np.float32]] = {}
     for group in sharing(plans):

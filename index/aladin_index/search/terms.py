@@ -127,16 +127,7 @@ def moved_words(
     words: Float[np.ndarray, "words dim"],
     likes: Sequence[Float[np.ndarray, "regions dim"]],
 ) -> Float[np.ndarray, "words dim"]:
-    """Move words towards their best regions.
-
-    Args:
-        words: Words of a text, float32, L2-normalised.
-        likes: Regions of each item that hits are like, float32, L2-normalised; at least one region
-            of at least one item.
-
-    Returns:
-        The words, float32, L2-normalised.
-    """
+    """Move words towards their best regions in each item; all are L2-normalised."""
     best = [regions[(regions @ words.T).argmax(axis=0)] for regions in likes]
     moved = words + _STEP * np.mean(best, axis=0)
     lengths = np.linalg.norm(moved, axis=1, keepdims=True)

@@ -31,18 +31,10 @@ _WITHOUT_SPACES = {
 
 
 def whole_words(text: str, spans: Sequence[tuple[int, int]]) -> list[range]:
-    """Return the tokens of each word.
+    """Return the tokens of each word, given their characters [start, end), ascending.
 
     >>> whole_words("a dalmatian", [(0, 1), (2, 3), (3, 6), (6, 11)])
     [range(0, 1), range(1, 4)]
-
-    Args:
-        text: Text that the tokens come from.
-        spans: Characters [start, end) of the tokens, ascending. Tokens may share a character,
-            which some tokenizers split into bytes.
-
-    Returns:
-        Indices of the tokens of each word; every token belongs to one word.
     """
     words: list[range] = []
     for token, (start, _) in enumerate(spans):
