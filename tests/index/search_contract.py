@@ -304,6 +304,32 @@ class SearchContract(ContractIndex):
         assert collection.similarities(tokens, modality, nothing) == []
         assert collection.lengths(nothing).shape == (0,)
 
+    @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
+    def test_several_queries_get_what_each_gets_alone(
+        self, index: SearchBackend, modality: Modality, target: Target
+    ) -> None:
+        random, collection = np.random.default_rng(9), index.collection(target)
+        queries = [made_up_query(random) for _ in range(3)]
+        tokens = [query.item_tokens(0) for query in queries]
+        asked = [
+            FirstStageQuery(query.embedding[0], count, 6, SecondStageQuery(each, modality))
+            for query, each, count in zip(queries, tokens, (3, 9, 6), strict=True)
+        ]
+        ordered = collection.order_all(asked)
+        rows = [each.rows for each in ordered]
+        assert [of.tolist() for of in rows] == [collection.order(q).rows.tolist() for q in asked]
+        together = collection.align_all(tokens, modality, rows)
+        for query, each, found, align in zip(queries, tokens, ordered, together, strict=True):
+            alone = collection.align(each, modality, found.rows)
+            np.testing.assert_allclose(align, alone, atol=self.tolerance)
+            [match] = collection.match(query.embedding, [1.0], found.rows)
+            np.testing.assert_allclose(match, found.match, atol=self.tolerance)
+            # Without a hub correction, nothing is undone.
+            stage = SecondStageQuery(each, modality)
+            raw = collection.raw_scores(stage, found.rows, found.match, align)
+            assert raw.match is found.match and raw.align is align
+        assert collection.match(queries[0].embedding, [1.0], rows[0][:0]).shape == (1, 0)
+
     def test_evidence_adds_up_to_the_score(
         self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
     ) -> None:

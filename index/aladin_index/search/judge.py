@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
 def judge(
     plan: Plan, pool: Pool, ranked: RankedPage, hit_words: NDArray[np.int64] | None = None
 ) -> Verdict:
-    """Estimate how likely the hits of a page are right, given `Plan.word_counts` of the hits or not.
+    """Estimate how likely the hits of a page are right; `hit_words` are the counts of their words.
 
     Their scores are compared with those of the first stage's best items (with a filter, the best
     that pass it), and so depend neither on the order nor on the page.

@@ -153,64 +153,6 @@ def test_without_reranking_the_first_stage_orders(fused: TwoStageSearcher, score
     assert sorted(hit.stages.align.rank for hit in result.hits) == list(range(1, 24))
 
 
-@pytest.mark.parametrize("rerank", [True, False])
-@pytest.mark.parametrize("size", [1, 3, 7, 10])
-def test_pages_make_one_order(
-    fused: TwoStageSearcher, scores: Scores, rerank: bool, size: int
-) -> None:
-    def page(offset: int, k: int) -> list[SearchHit]:
-        return run_search(
-            fused, scores.query, "text", "images", k=k, offset=offset, rerank=rerank
-        ).hits
-
-    def key(hit: SearchHit) -> tuple[str, int, float, int]:
-        return hit.id, hit.rank, round(hit.score, 5), hit.stages.match.rank
-
-    whole = page(0, 10**9)
-    assert len({hit.id for hit in whole}) == 23
-    pages = [key(hit) for offset in range(0, 30, size) for hit in page(offset, size)]
-    assert pages == [key(hit) for hit in whole]
-    assert page(23, 5) == page(10**12, 5) == []
-    if rerank:  # block by block of seven candidates, each by its scores
-        for start in range(0, 23, 7):
-            block = whole[start : start + 7]
-            assert {hit.stages.match.rank for hit in block} == set(
-                range(start + 1, min(start + 7, 23) + 1)
-            )
-            assert [hit.score for hit in block] == sorted(
-                (hit.score for hit in block), reverse=True
-            )
-
-
-@pytest.mark.parametrize(
-    ("spec", "allowed"),
-    [
-        ({"parity": "odd"}, range(1, 23, 2)),
-        ({"number": [3, 8, 99]}, [3, 8]),
-        ({"number": {"gte": 5, "lt": 9}, "parity": {"ne": "odd"}}, [6, 8]),
-        ({"number": 99}, []),
-        ({}, range(23)),
-    ],
-)
-@pytest.mark.parametrize("rerank", [True, False])
-def test_a_filter_leaves_the_order_of_what_it_lets_through(
-    searcher: TwoStageSearcher,
-    scores: Scores,
-    spec: dict[str, object],
-    allowed: range,
-    rerank: bool,
-) -> None:
-    def search(filter: dict[str, object] | None) -> list[int]:
-        return [
-            number(hit)
-            for hit in run_search(
-                searcher, scores.query, "text", "images", k=23, rerank=rerank, filter=filter
-            ).hits
-        ]
-
-    assert search(spec) == [row for row in search(None) if row in allowed]
-
-
 @pytest.mark.parametrize("modality", ["image", "text"])
 def test_one_modality_is_searched_by_the_embedding_alone_and_says_so(
     searcher: TwoStageSearcher, scores: Scores, modality: str
