@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,14 @@ from aladin_index.engines.collections import CollectionShape, create_collection
 from aladin_index.engines.connection import ENGINE, ONCE, Connection
 from aladin_index.engines.rows import KEY, MAX_TEXT_BYTES
 from aladin_index.format.manifest import SCHEMA_VERSION, Manifest
+from aladin_index.format.versioned import parse_versioned
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
-from aladin_network.config import dump_config, parse_config
+from aladin_network.config import dump_config
 from aladin_network.errors import (
     ConfigError,
     EngineError,
     IndexCorruptError,
-    IndexMismatchError,
 )
 from aladin_network.types import Target
 
@@ -74,7 +75,9 @@ class GenerationRecord:
     def read(cls, pieces: Mapping[str, bytes], where: str) -> GenerationRecord:
         """Deserialise the result of `pieces`."""
         try:
-            manifest = _manifest(pieces[MANIFEST], where)
+            manifest = parse_versioned(
+                Manifest, pieces[MANIFEST], Path(where), SCHEMA_VERSION, "its record cannot be read"
+            )
             codecs: dict[Target, TokenCodec] = {}
             for target, entry in manifest.collections.items():
                 centroids = _array(pieces, _centroids(target))
@@ -100,14 +103,6 @@ class GenerationRecord:
 def is_whole(pieces: Mapping[str, bytes] | None) -> bool:
     """Whether a generation with this record is complete."""
     return pieces is not None and MANIFEST in pieces
-
-
-def _manifest(content: bytes, where: str) -> Manifest:
-    data: Any = json.loads(content)
-    version = data["schema_version"]
-    if version != SCHEMA_VERSION:
-        raise IndexMismatchError(f"{where}: schema version", SCHEMA_VERSION, version)
-    return parse_config(Manifest, data, MANIFEST)
 
 
 def _centroids(target: Target) -> str:
