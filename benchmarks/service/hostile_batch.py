@@ -2,7 +2,7 @@
 
 python -m benchmarks.service.hostile_batch [--index INDEX] [--json]
 
-batch_s            time to the answer of a batch of 256 searches of 8 parts each, all items as
+batch_s            time to the answer of a batch of 256 searches of 8 terms each, all items as
                    candidates, 100 hits and their evidence
 batch_answer_mb    size of its answer
 batch_peak_mb      memory of all processes of the service at the peak, beyond what they had
@@ -31,7 +31,7 @@ from benchmarks.lib.service_process import ServiceProcess
 # Others are to be served beside a batch, on a slow machine too.
 MOST_REJECTED, MOST_ANSWER_MB = 0.2, 34
 
-_QUERIES, _PARTS, _HITS = 256, 8, 100
+_QUERIES, _TERMS, _HITS = 256, 8, 100
 _PAUSE_S, _PATIENCE_S = 0.05, 300.0
 
 
@@ -64,10 +64,10 @@ def attack_by_batch(index: Path) -> BatchFigures:
     Args:
         index: The index; it is not changed.
     """
-    parts = [{"text": f"a red dog {number}"} for number in range(_PARTS)]
+    terms = [{"text": f"a red dog {number}"} for number in range(_TERMS)]
     search = {
         "target": "images",
-        "all": parts,
+        "all": terms,
         "candidates": "exhaustive",
         "k": _HITS,
         "explain": True,

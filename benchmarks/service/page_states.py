@@ -98,16 +98,16 @@ def _ordered(page: SearchPage, asked: Asked) -> None:
     page.expect_photos()
 
 
-def _parts(page: SearchPage, asked: Asked) -> None:
-    """A query of several parts, hits marked for the next one, and the words to refine it."""
+def _terms(page: SearchPage, asked: Asked) -> None:
+    """A query of several terms, hits marked for the next one, and the words to refine it."""
     hits = page.open().find(asked.words)["hits"]
     examples = [
         {"role": role, "id": hit["id"], "name": hit["text"] or hit["id"], "of": "images"}
         for role, hit in zip(("like", "like"), hits, strict=False)
     ]
-    parts = [{"role": "all", "text": "two"}, {"role": "not", "text": "a dog"}, *examples]
-    page.open(urlencode({"text": asked.words, "parts": json.dumps(parts)}))
-    expect(page.parts).to_have_count(4)
+    terms = [{"role": "all", "text": "two"}, {"role": "not", "text": "a dog"}, *examples]
+    page.open(urlencode({"text": asked.words, "terms": json.dumps(terms)}))
+    expect(page.terms).to_have_count(4)
     page.expect_photos()
     page.mark(page.hits.nth(0))
     page.page.locator("#refine-toggle").click()
@@ -215,7 +215,7 @@ STATES: dict[str, PageState] = {
     "opened": PageState(_opened),
     "photos": PageState(_photos),
     "ordered": PageState(_ordered),
-    "parts": PageState(_parts),
+    "terms": PageState(_terms),
     "split": PageState(_split),
     "texts": PageState(_texts),
     "evidence": PageState(_evidence),

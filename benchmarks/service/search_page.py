@@ -164,9 +164,9 @@ class SearchPage:
         return self.page.locator("#error")
 
     @property
-    def parts(self) -> Locator:
-        """The parts of the query below the field."""
-        return self.page.locator("#parts > li.asked")
+    def terms(self) -> Locator:
+        """The terms of the query below the field."""
+        return self.page.locator("#terms > li.asked")
 
     @property
     def listed(self) -> Locator:

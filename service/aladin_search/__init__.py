@@ -19,7 +19,7 @@ evaluate    a network on photos with captions
 Index       what `open` and `build` return: search, list, add, delete, evaluate
 Hits        what a search returns: a sequence of `Hit`
 Hit         one photo or text, with scores, metadata and evidence
-Part        a part of a query of several, beside its words, with a weight
+Term        a term of a query of several, beside its words, with a weight
 Item        one photo or text of a list
 Field       a metadata field with its values
 Error       the base class of all errors; `InputError` and others are subclasses
@@ -27,7 +27,7 @@ Error       the base class of all errors; `InputError` and others are subclasses
 
 from __future__ import annotations
 
-from aladin_index.search.request import SearchPart as Part
+from aladin_index.search.request import SearchTerm as Term
 from aladin_index.search.results import SearchHit as Hit
 from aladin_network.errors import AladinError as Error
 from aladin_network.errors import (
@@ -57,7 +57,7 @@ __all__ = [
     "InputError",
     "Item",
     "NoSuchTargetError",
-    "Part",
+    "Term",
     "UnknownItemError",
     "build",
     "evaluate",

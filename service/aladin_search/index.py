@@ -84,8 +84,8 @@ class Index:
             **asked: What else is searched for, and how. `image` is a photo to search with: the path
                 of its file, its bytes, or a decoded picture; `regions` those of a detector; `id` an
                 item of the index, which is not among its own hits; `box` the part of the photo to
-                search for: x0, y0, x1, y1 in fractions of its size. `all` are further parts that
-                hits have, `not_` parts that they do not have, `like` ids of items that they are
+                search for: x0, y0, x1, y1 in fractions of its size. `all` are further terms that
+                hits have, `not_` terms that they do not have, `like` ids of items that they are
                 like; beside `all` or `like`, the query may be missing. Options are `k` (number of
                 hits, 10), `filter` (metadata that a hit must have), `explain` (hits carry the best
                 region of each word) and others; docs/SEARCH.md describes all of them.
@@ -94,7 +94,7 @@ class Index:
             The hits, best first.
 
         Raises:
-            InputError: If not exactly one query is given, the parts are no query, a photo cannot be
+            InputError: If not exactly one query is given, the terms are no query, a photo cannot be
                 used, the box is none, or an option is out of its bounds.
             NoSuchTargetError: If the index has no collection `target`.
             UnknownItemError: If the index has no item `id`.

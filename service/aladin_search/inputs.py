@@ -1,4 +1,4 @@
-"""What is given to the functions of this package: a query or its parts, photos, texts."""
+"""What is given to the functions of this package: a query or its terms, photos, texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from aladin_index.search.request import SearchPart, SearchRequest
+from aladin_index.search.request import SearchRequest, SearchTerm
 from aladin_network.errors import InputError
 from aladin_network.types import Target
 
@@ -35,15 +35,15 @@ def check_literals(**given: tuple[object, object]) -> None:
 
 def described(request: SearchRequest) -> str:
     """Describe what is searched for in words for people."""
-    if not request.has_parts:
+    if not request.has_terms:
         return _described(request)
     return ", ".join(
-        _described(part) if role == "all" else f"{role} {_described(part)}"
-        for role, _, part in request.terms()
+        _described(term) if role == "all" else f"{role} {_described(term)}"
+        for role, _, term in request.terms()
     )
 
 
-def _described(asked: SearchRequest | SearchPart) -> str:
+def _described(asked: SearchRequest | SearchTerm) -> str:
     if asked.text is not None:
         return repr(asked.text)
     of = "" if asked.box is None else "a part of "

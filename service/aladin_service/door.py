@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from aladin_index.search.request import SearchPart, SearchRequest, check_box
+from aladin_index.search.request import SearchRequest, SearchTerm, check_box
 from aladin_service.search.job import (
     ItemQuery,
-    PartsQuery,
     PhotoQuery,
     Query,
-    QueryPart,
+    QueryTerm,
     RegionsQuery,
+    TermsQuery,
     TextQuery,
 )
 
@@ -35,10 +35,10 @@ def query_of(request: SearchRequest) -> Query:
     """Return what a checked request searches for, with the bytes of its pictures."""
     if request.text is not None:
         return TextQuery(request.text)
-    if request.has_parts:
-        return PartsQuery(
+    if request.has_terms:
+        return TermsQuery(
             tuple(
-                QueryPart(_plain_query(each.part, f"{each.source}."), each.role, each.part.weight)
+                QueryTerm(_plain_query(each.asked, f"{each.source}."), each.role, each.asked.weight)
                 for each in request.terms()
             )
         )
@@ -50,7 +50,7 @@ def query_of(request: SearchRequest) -> Query:
 
 
 def _plain_query(
-    asked: SearchRequest | SearchPart, source: str = ""
+    asked: SearchRequest | SearchTerm, source: str = ""
 ) -> TextQuery | PhotoQuery | ItemQuery:
     if asked.text is not None:
         return TextQuery(asked.text)
@@ -206,7 +206,7 @@ class Local:
         from aladin_service.evidence.pairs import find_pair
 
         query = query_of(request)
-        assert not isinstance(query, PartsQuery)  # of one part alone is there evidence
+        assert not isinstance(query, TermsQuery)  # of one term alone is there evidence
         if isinstance(query, RegionsQuery) and photo is not None:
             query = replace(query, picture=picture_bytes(photo, "image")[0])
         pair = find_pair(self.searcher, query, item_id)

@@ -78,9 +78,9 @@ def over_http(client: httpx.AsyncClient, pictures: Pictures) -> Ask:
 def from_python(index: aladin_search.Index, pictures: Pictures) -> Ask:
     """Ask an `aladin_search.Index`."""
 
-    def term(given: Mapping[str, Any]) -> aladin_search.Part:
+    def term(given: Mapping[str, Any]) -> aladin_search.Term:
         image = given.get("image")
-        return aladin_search.Part(**{**given, "image": image and pictures.files[image]})
+        return aladin_search.Term(**{**given, "image": image and pictures.files[image]})
 
     async def ask(case: Case) -> Found:
         given = dict(case.body)

@@ -1,4 +1,4 @@
-"""Searches with items of the index as the query or its parts, or whose filter nothing passes."""
+"""Searches with items of the index as the query or its terms, or whose filter nothing passes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SearchEdgeContract(SearchContract):
                 late = run_search(searcher, query, modality, target, k=3, offset=99, filter=spec)
                 assert (late.hits, late.unknown_fields) == ([], unknown)
 
-    def test_a_query_of_several_parts(
+    def test_a_query_of_several_terms(
         self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
     ) -> None:
         asked: list[tuple[Role, str]] = [("all", "text 5"), ("not", "text 7"), ("like", "photo 30")]
@@ -89,15 +89,15 @@ class SearchEdgeContract(SearchContract):
         query = tuple(stored[name]._replace(role=role) for role, name in asked)
         result = searcher.search(query, "images", SearchOptions(k=12, candidates=20))
         assert (result.reranked, result.degraded, result.candidates) == (True, [], 20)
-        assert (len(result.hits), result.unreliable_because) == (12, "several_parts")
+        assert (len(result.hits), result.unreliable_because) == (12, "several_terms")
         assert "photo 30" not in [hit.id for hit in result.hits]
         for hit in result.hits:
             known = items["images"][hit.id]
-            assert hit.score == pytest.approx(sum(each.score for each in hit.parts or ()), abs=1e-4)
-            for (role, name), part in zip(asked, hit.parts or (), strict=True):
+            assert hit.score == pytest.approx(sum(each.score for each in hit.terms or ()), abs=1e-4)
+            for (role, name), term in zip(asked, hit.terms or (), strict=True):
                 encoding = stored[name].encoding
                 cosine = float(known.embedding @ encoding.embedding[0])
-                assert part.match == pytest.approx(cosine, abs=self.tolerance)
+                assert term.match == pytest.approx(cosine, abs=self.tolerance)
                 if name.startswith("text"):
                     words = encoding.item_tokens(0)
                     if role == "all":  # each is moved towards its best region of the example
@@ -106,8 +106,8 @@ class SearchEdgeContract(SearchContract):
                         words = words + 0.5 * np.array(nearest)
                         words /= np.linalg.norm(words, axis=1, keepdims=True)
                     best = (words @ known.tokens.T).max(axis=1).sum()
-                    assert part.align == pytest.approx(float(best), abs=10 * self.tolerance)
+                    assert term.align == pytest.approx(float(best), abs=10 * self.tolerance)
                 else:
-                    assert part.align is None
+                    assert term.align is None
         scores = [hit.score for hit in result.hits]
         assert scores == sorted(scores, reverse=True)

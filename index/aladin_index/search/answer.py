@@ -20,10 +20,10 @@ from aladin_index.search.negation import NEGATION_WORD, suggest_split
 from aladin_index.search.order import RankedPage
 from aladin_index.search.plan import Plan
 from aladin_index.search.results import (
-    AnswerPart,
+    AnswerTerm,
     FieldWords,
-    HitPart,
     HitStages,
+    HitTerm,
     SearchAnswer,
     SearchHit,
     Stage,
@@ -95,7 +95,7 @@ def _answer(
         probabilities_reliable=verdict.reliable,
         unreliable_because=verdict.unreliable_because,
         unknown_fields=_unknown_fields(index, page, hits) if sort or found.is_empty else [],
-        parts=_answer_parts(plan) if plan.is_joined else None,
+        terms=_answer_terms(plan) if plan.is_joined else None,
         suggestion=suggest_split(text) if NEGATION_WORD.search(text) else None,
         took_ms=TookMs(
             decode=sum(term.decode_ms for term in plan.query),
@@ -156,18 +156,18 @@ def _explain_hits(
         term, is_aligned = plan.terms[0], ranked.ranking.align is not None
         is_shown = is_aligned and (plan.options.explain or not term.crosses)
         return not is_shown or _explain(index, plan, term, items, hits)
-    is_whole, columns = True, list[list[HitPart]]()
+    is_whole, columns = True, list[list[HitTerm]]()
     for term, scores in zip(plan.terms, ranked.terms, strict=True):
         match, align = scores.match.tolist(), [None] * len(items)
         if scores.align is not None:
             align = scores.align.tolist()
         each = zip(scores.score.tolist(), match, align, strict=True)
-        column = [HitPart(score=s, match=m, align=a, evidence=None) for s, m, a in each]
+        column = [HitTerm(score=s, match=m, align=a, evidence=None) for s, m, a in each]
         if scores.align is not None:
             is_whole = _explain(index, plan, term, items, column) and is_whole
         columns.append(column)
     for hit, of_hit in zip(hits, zip(*columns, strict=True), strict=True):
-        hit.parts = list(of_hit)
+        hit.terms = list(of_hit)
     return is_whole
 
 
@@ -176,7 +176,7 @@ def _explain(
     plan: Plan,
     term: TermPlan,
     items: Sequence[StoredItem],
-    hits: Sequence[SearchHit] | Sequence[HitPart],
+    hits: Sequence[SearchHit] | Sequence[HitTerm],
 ) -> bool:
     """Give hits, or what a term adds to each, its evidence; return whether it was available."""
     model, explains = index.checkpoint.model, plan.options.explain
@@ -195,9 +195,9 @@ def _explain(
     return True
 
 
-def _answer_parts(plan: Plan) -> list[AnswerPart]:
+def _answer_terms(plan: Plan) -> list[AnswerTerm]:
     return [
-        AnswerPart(
+        AnswerTerm(
             role=term.role or "all",
             weight=planned.factor,
             text=term.text,

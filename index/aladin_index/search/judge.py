@@ -14,7 +14,7 @@ from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.judging import CandidateScores
 
 # Why an answer of a calibrated index has no probabilities.
-Unjudged = Unreliable | Literal["several_parts", "box"]
+Unjudged = Unreliable | Literal["several_terms", "box"]
 
 
 class Verdict(NamedTuple):
@@ -80,7 +80,7 @@ def _unreliable_because(
 ) -> Unjudged | None:
     """Return why the calibration may not judge an answer, or None."""
     if plan.is_joined:
-        return "several_parts"
+        return "several_terms"
     if plan.query[0].box is not None:
         return "box"
     # Without the second stage, the lengths of the texts found for an image are not known.

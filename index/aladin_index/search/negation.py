@@ -2,7 +2,7 @@
 
 A network that is trained on captions hardly reads negation, because captions say what is there.
 The words are therefore split into what hits have and what they do not have, which a search of
-several parts takes. The split is offered with the answer and never made by itself.
+several terms takes. The split is offered with the answer and never made by itself.
 
 The rules are for English, and small. What is negated follows "without", "with no", "but no", "and
 no", or "no" or "not" after a comma: a run of words up to punctuation, a conjunction, a preposition
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 
-from aladin_index.search.results import SuggestedPart
+from aladin_index.search.results import SuggestedTerm
 
 # Texts without one of these words are not looked at any further.
 NEGATION_WORD = re.compile(r"\b(?:without|no|not)\b", re.IGNORECASE)
 
-# Parts that a search takes, with what hits have.
+# Terms that a search takes, with what hits have.
 _MOST_PARTS = 8
 
 _NEGATION = re.compile(
@@ -52,13 +52,13 @@ _NO_THINGS = _words(
 )
 
 
-def suggest_split(text: str) -> list[SuggestedPart] | None:
+def suggest_split(text: str) -> list[SuggestedTerm] | None:
     """Split a text at its negations: what hits have, then each thing that they do not have.
 
     None if the text negates nothing by the rules, or nothing but that.
     """
     kept: list[str] = []
-    negated: list[SuggestedPart] = []
+    negated: list[SuggestedTerm] = []
     place = 0
     for match in _NEGATION.finditer(text):
         if match.start() < place:
@@ -73,10 +73,10 @@ def suggest_split(text: str) -> list[SuggestedPart] | None:
     wanted = _SPACES.sub("", " ".join(" ".join([*kept, text[place:]]).split())).strip(" ,;.")
     if not wanted or NEGATION_WORD.search(wanted):
         return None
-    return [SuggestedPart(role="all", text=wanted, source=wanted), *negated]
+    return [SuggestedTerm(role="all", text=wanted, source=wanted), *negated]
 
 
-def _things(text: str, negation: re.Match[str], negated: list[SuggestedPart]) -> int | None:
+def _things(text: str, negation: re.Match[str], negated: list[SuggestedTerm]) -> int | None:
     """Add what a negation is of, joined by "or", to `negated`.
 
     Returns the character after the last thing, or None if there is none.
@@ -89,7 +89,7 @@ def _things(text: str, negation: re.Match[str], negated: list[SuggestedPart]) ->
         if end is None:
             return None
         of_text = text[source:end].strip(" ,;")
-        negated.append(SuggestedPart(role="not", text=text[start:end], source=of_text))
+        negated.append(SuggestedTerm(role="not", text=text[start:end], source=of_text))
         more = _MORE.match(text, end)
         if more is None:
             return end

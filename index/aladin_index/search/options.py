@@ -146,7 +146,7 @@ class SearchOptions:
             description="Weight of rare words of a text query, such as names, that an item's own"
             " text, file name or metadata has; by default, and with 0, they are not searched. With"
             " 1, an item that alone has a word passes all items that have none. A query without a"
-            " text, or of several parts, is refused; an index in a vector database has no words,"
+            " text, or of several terms, is refused; an index in a vector database has no words,"
             " and `degraded` contains lexical."
         ),
     ] = None

@@ -33,7 +33,7 @@ else:  # as a body of HTTP has them
     Listed = list
 
 # Terms of a query that are compared with every candidate, in both stages.
-MAX_PARTS = 8
+MAX_TERMS = 8
 # Examples, of which only the embeddings are compared.
 MAX_EXAMPLES = 64
 MAX_WEIGHT = 100
@@ -52,14 +52,14 @@ BOX_DESCRIPTION = (
     "Part of the photo to search for: x0, y0, x1, y1 in fractions of its width and height."
 )
 ALL_DESCRIPTION = (
-    f"What the hits have, all of it: parts of one query, at most {MAX_PARTS} with those of `not`."
+    f"What the hits have, all of it: terms of one query, at most {MAX_TERMS} with those of `not`."
 )
 NOT_DESCRIPTION = (
     "What the hits do not have: a hit is placed lower by how much more it has of it than is usual"
     " among the candidates."
 )
 LIKE_DESCRIPTION = (
-    f"Items of the index that hits are like, at most {MAX_EXAMPLES}; no part of a query is among"
+    f"Items of the index that hits are like, at most {MAX_EXAMPLES}; no term of a query is among"
     " its hits. They move the words of texts in `all` towards their regions."
 )
 
@@ -186,8 +186,8 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchPart(Asked):
-    """A part of a query of several: exactly one of `text`, `image` and `id`.
+class SearchTerm(Asked):
+    """A term of a query of several: exactly one of `text`, `image` and `id`.
 
     Attributes:
         text: Words.
@@ -195,14 +195,14 @@ class SearchPart(Asked):
             decoded picture.
         id: Id of an item of the index.
         box: Part of the photo to search for: x0, y0, x1, y1 in fractions of its width and height.
-        weight: Factor of the part's score in the sum of all parts, more than 0.
+        weight: Factor of the term's score in the sum of all terms, more than 0.
     """
 
     weight: Annotated[
         float,
         Gt(0),
         Le(MAX_WEIGHT),
-        Field(description="Factor of the part's score in the sum of all parts."),
+        Field(description="Factor of the term's score in the sum of all terms."),
     ] = 1.0
 
     def check(self, source: str = "") -> None:
@@ -224,25 +224,25 @@ class AskedTerm(NamedTuple):
 
     role: Role
     source: str
-    part: SearchPart
+    asked: SearchTerm
 
 
 @dataclass(frozen=True)
 class SearchRequest(SearchOptions, Asked):
     """What is searched for, and how.
 
-    It has exactly one of `text`, `image`, `id` and `regions`, or parts: `all`, `like` or both, and
+    It has exactly one of `text`, `image`, `id` and `regions`, or terms: `all`, `like` or both, and
     perhaps `not_`.
 
     Attributes:
         text: Words to search for.
         target: Collection to search, or None for the usual one, see `target_in`.
-        image: A picture, as of `SearchPart`.
+        image: A picture, as of `SearchTerm`.
         id: Id of an item of the index; it is not among its own hits.
         regions: An npz file of the regions that a detector found in a picture, given as a picture.
         box: Part of the picture or of the item's photo to search for.
-        all: Parts that hits have; texts, or parts of any kind.
-        not_: Parts that hits do not have, likewise.
+        all: Terms that hits have; texts, or terms of any kind.
+        not_: Terms that hits do not have, likewise.
         like: Ids of items that hits are like.
     """
 
@@ -250,8 +250,8 @@ class SearchRequest(SearchOptions, Asked):
     _: KW_ONLY
     regions: Annotated[UploadedFile | None, Field(description=REGIONS_DESCRIPTION)] = None
     # By factories, since a body of HTTP has its own type of these fields and their defaults.
-    all: Listed[str | SearchPart] | None = field(default_factory=list)
-    not_: Listed[str | SearchPart] | None = field(default_factory=list)
+    all: Listed[str | SearchTerm] | None = field(default_factory=list)
+    not_: Listed[str | SearchTerm] | None = field(default_factory=list)
     # Validation ends at the first entry that is wrong or one too many: a body has room for 300,000.
     like: Annotated[
         Listed[ItemId] | None,
@@ -259,15 +259,15 @@ class SearchRequest(SearchOptions, Asked):
     ] = None
 
     @property
-    def has_parts(self) -> bool:
-        """Whether it is a query of several parts."""
+    def has_terms(self) -> bool:
+        """Whether it is a query of several terms."""
         return bool(self.all or self.not_ or self.like)
 
     @property
     def is_whole_photo(self) -> bool:
         """Whether it is a photo that is brought along, all of it."""
         is_photo = self.image is not None or self.regions is not None
-        return is_photo and self.box is None and not self.has_parts
+        return is_photo and self.box is None and not self.has_terms
 
     def target_in(self, held: Sequence[Target]) -> Target:
         """Return the collection to search: the one asked for, or the usual one.
@@ -283,28 +283,28 @@ class SearchRequest(SearchOptions, Asked):
         return SearchOptions(**{name: getattr(self, name) for name in OPTION_NAMES})
 
     def terms(self) -> Iterator[AskedTerm]:
-        """Yield the terms of a query of several parts, each item of `like` once."""
-        given: dict[Role, Sequence[str | SearchPart] | None] = {"all": self.all, "not": self.not_}
-        for role, parts in given.items():
-            for place, each in enumerate(parts or ()):
-                part = SearchPart(text=each) if isinstance(each, str) else each
-                yield AskedTerm(role, f"{role}[{place}]", part)
+        """Yield the terms of a query of several terms, each item of `like` once."""
+        given: dict[Role, Sequence[str | SearchTerm] | None] = {"all": self.all, "not": self.not_}
+        for role, terms in given.items():
+            for place, each in enumerate(terms or ()):
+                term = SearchTerm(text=each) if isinstance(each, str) else each
+                yield AskedTerm(role, f"{role}[{place}]", term)
         for item_id in dict.fromkeys(self.like or ()):
-            yield AskedTerm("like", "like", SearchPart(id=item_id))
+            yield AskedTerm("like", "like", SearchTerm(id=item_id))
 
     def with_query_as_part(self) -> SearchRequest:
-        """Make a text, photo or item beside parts the first of `all`.
+        """Make a text, photo or item beside terms the first of `all`.
 
-        For doors where a query is written before its further parts.
+        For doors where a query is written before its further terms.
         """
-        if not self.has_parts:
+        if not self.has_terms:
             return self
         given = [name for name in _TERM_QUERIES if getattr(self, name) is not None]
         if self.box is not None and len({"image", "id"} & {*given}) != 1:
             got = " and ".join(given) or "none"
             raise InputError(f"box: expected one photo beside it, by image or id, got {got}")
         first = [
-            SearchPart(**{name: getattr(self, name)}, box=None if name == "text" else self.box)
+            SearchTerm(**{name: getattr(self, name)}, box=None if name == "text" else self.box)
             for name in given
         ]
         return replace(
@@ -315,32 +315,32 @@ class SearchRequest(SearchOptions, Asked):
         """Check what is searched for; the options are checked by `check`.
 
         Raises:
-            InputError: If it is not exactly one query, the parts are none, or a box has no photo.
+            InputError: If it is not exactly one query, the terms are none, or a box has no photo.
         """
         if self.all or self.not_ or self.like:
             self._check_parts()
             return
         given = {name: getattr(self, name) for name in _QUERIES}
-        query = one_of(given, ", or the parts of a query")
+        query = one_of(given, ", or the terms of a query")
         if self.box is not None:
             check_boxed(self.box, query)
 
     def _check_parts(self) -> None:
         for name in (*_QUERIES, "box"):
             if getattr(self, name) is not None:
-                belongs = "" if name == "regions" else "; as a part it belongs into all"
+                belongs = "" if name == "regions" else "; as a term it belongs into all"
                 raise InputError(
-                    f"expected a query or its parts, got {name} beside all, not or like{belongs}"
+                    f"expected a query or its terms, got {name} beside all, not or like{belongs}"
                 )
         if not self.all and not self.like:
-            raise InputError("not: expected a part in all or like beside it, got none")
-        parts, examples = len(self.all or ()) + len(self.not_ or ()), len(self.like or ())
-        if parts > MAX_PARTS:
-            raise InputError(f"all, not: expected at most {MAX_PARTS} parts, got {parts}")
+            raise InputError("not: expected a term in all or like beside it, got none")
+        terms, examples = len(self.all or ()) + len(self.not_ or ()), len(self.like or ())
+        if terms > MAX_TERMS:
+            raise InputError(f"all, not: expected at most {MAX_TERMS} terms, got {terms}")
         if examples > MAX_EXAMPLES:
             raise InputError(f"like: expected at most {MAX_EXAMPLES} ids, got {examples}")
         for term in self.terms():
-            term.part.check(term.source)
+            term.asked.check(term.source)
 
 
 class SearchFields(SearchOptionFields, total=False):
@@ -350,6 +350,6 @@ class SearchFields(SearchOptionFields, total=False):
     id: str
     regions: PictureSource
     box: Sequence[float]
-    all: Sequence[str | SearchPart]
-    not_: Sequence[str | SearchPart]
+    all: Sequence[str | SearchTerm]
+    not_: Sequence[str | SearchTerm]
     like: Sequence[str]

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter
 Box = tuple[float, float, float, float]
 
 
-# What a part of a query says of the hits: that they have it, that they do not, or that they are
+# What a term of a query says of the hits: that they have it, that they do not, or that they are
 # like an item.
 Role = Literal["all", "not", "like"]
 
@@ -56,7 +56,7 @@ class HitStages:
     """Both stages' ranks and scores.
 
     `align` is null between two images (unless searched by a box) or two texts, and for a query of
-    several parts, whose `match` is that of the weighted sum of their embeddings.
+    several terms, whose `match` is that of the weighted sum of their embeddings.
     """
 
     match: Stage
@@ -139,13 +139,13 @@ class MappedQueryRegion(RegionCosines):
 
 
 @dataclass(slots=True, kw_only=True)
-class HitPart:
-    """Scores of a hit by one part of a query of several."""
+class HitTerm:
+    """Scores of a hit by one term of a query of several."""
 
     score: Annotated[
         float,
         Field(
-            description="What the part adds to the hit's `score`; negative if it counts against it,"
+            description="What the term adds to the hit's `score`; negative if it counts against it,"
             " 0 for examples that have moved the words of a text instead."
         ),
     ]
@@ -154,11 +154,11 @@ class HitPart:
         float | None,
         Field(
             description="Alignment score, beside examples of the words that they have moved; null"
-            " if the part was not aligned."
+            " if the term was not aligned."
         ),
     ]
     evidence: list[Evidence] | None
-    found: Annotated[Box | None, Field(description="Where the part's box was found.")] = None
+    found: Annotated[Box | None, Field(description="Where the term's box was found.")] = None
     region_evidence: list[RegionEvidence] | None = None
 
 
@@ -193,7 +193,7 @@ class SearchHit:
         list[Evidence] | None,
         Field(
             description="Null unless requested by `explain`, and if the model's alignment was not"
-            " trained; of a query of several parts, each part has its own."
+            " trained; of a query of several terms, each term has its own."
         ),
     ]
     found: Annotated[
@@ -211,23 +211,23 @@ class SearchHit:
             " fits it best. Null unless photos are searched by `box` and `explain` is set."
         ),
     ] = None
-    parts: Annotated[
-        list[HitPart] | None,
+    terms: Annotated[
+        list[HitTerm] | None,
         Field(
-            description="Scores by the parts of the query, in the order of the answer's `parts`;"
+            description="Scores by the terms of the query, in the order of the answer's `terms`;"
             " null for a query of one."
         ),
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerPart:
-    """A part of the query; a photo has neither a text nor an id."""
+class AnswerTerm:
+    """A term of the query; a photo has neither a text nor an id."""
 
-    role: Annotated[Role, Field(description="Field that the part came in.")]
+    role: Annotated[Role, Field(description="Field that the term came in.")]
     weight: Annotated[
         float,
-        Field(description="Factor of the part's score; negative if it counts against a hit."),
+        Field(description="Factor of the term's score; negative if it counts against a hit."),
     ]
     text: str | None
     id: str | None
@@ -235,10 +235,10 @@ class AnswerPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuggestedPart:
-    """A part of the search that is suggested for a text with a negation."""
+class SuggestedTerm:
+    """A term of the search that is suggested for a text with a negation."""
 
-    role: Annotated[Literal["all", "not"], Field(description="Field that the part would come in.")]
+    role: Annotated[Literal["all", "not"], Field(description="Field that the term would come in.")]
     text: str
     source: Annotated[str, Field(description="The words of the text that it was made of.")]
 
@@ -297,8 +297,8 @@ class SearchAnswer:
         Field(
             description="Why `probabilities_reliable` is false: other_photos, most photos of the"
             " index are of other data than the calibration was fitted on; no_alignment, it judges"
-            " by the scores of both stages, and the second gave none; several_parts or box, it was"
-            " fitted to queries of one part and to whole photos. Otherwise null."
+            " by the scores of both stages, and the second gave none; several_terms or box, it was"
+            " fitted to queries of one term and to whole photos. Otherwise null."
         ),
     ] = None
     unknown_fields: Annotated[
@@ -309,17 +309,17 @@ class SearchAnswer:
             " otherwise."
         ),
     ] = field(default_factory=list[str])
-    parts: Annotated[
-        list[AnswerPart] | None,
+    terms: Annotated[
+        list[AnswerTerm] | None,
         Field(
-            description="The parts of the query: those of `all`, `not` and `like`, in this order;"
+            description="The terms of the query: those of `all`, `not` and `like`, in this order;"
             " null for a query of one."
         ),
     ] = None
     suggestion: Annotated[
-        list[SuggestedPart] | None,
+        list[SuggestedTerm] | None,
         Field(
-            description="A search of several parts that the text may mean, if it negates something"
+            description="A search of several terms that the text may mean, if it negates something"
             ' in English ("two people, no dog"): what hits have, and what they do not have. It was'
             " not applied: the hits are those of the whole text. Otherwise null."
         ),

@@ -72,11 +72,11 @@ class TermPlan(NamedTuple):
 
 def check_joined(query: Query, options: SearchOptions) -> None:
     if all(term.role == "not" for term in query):
-        raise InputError("not: expected a part in all or like beside it, got none")
+        raise InputError("not: expected a term in all or like beside it, got none")
     if options.lexical:
-        raise InputError("lexical: expected a query of one text, got several parts")
+        raise InputError("lexical: expected a query of one text, got several terms")
     if options.min_probability is not None:
-        raise InputError("min_probability: hits of a query of several parts have no probability")
+        raise InputError("min_probability: hits of a query of several terms have no probability")
 
 
 def weighed(terms: Sequence[TermPlan]) -> list[TermPlan]:
@@ -94,7 +94,7 @@ def joined_embedding(terms: Sequence[TermPlan]) -> tuple[NDArray[np.float32], fl
     embedding = np.sum([each.factor * each.embedding for each in chosen], axis=0)
     length = float(np.linalg.norm(embedding))
     if length < _LEAST_LENGTH:
-        raise InputError("the parts of the query cancel each other")
+        raise InputError("the terms of the query cancel each other")
     hubs = sum(each.factor * each.hubs for each in chosen) / length
     return (embedding / length).astype(np.float32), hubs
 

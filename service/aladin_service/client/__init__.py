@@ -1,15 +1,15 @@
 """Python clients of the HTTP service; importing them loads only httpx and pydantic.
 
 AladinClient, AsyncAladinClient   the same methods, without and with an event loop
-Search, SearchPart                one of many searches; a part of a query of several
+Search, SearchTerm                one of many searches; a term of a query of several
 NewPhoto, NewText                 items to add
 RetryPolicy                       how patient a client is
 ClientError and its kinds         see `aladin_service.client_errors`
 """
 
 from aladin_index.facts import IndexFacts
-from aladin_index.search.request import SearchPart
 from aladin_index.search.request import SearchRequest as Search
+from aladin_index.search.request import SearchTerm
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_service.client.additions import NewPhoto, NewText
 from aladin_service.client.calls import Photo
@@ -59,7 +59,7 @@ __all__ = [
     "Search",
     "SearchAnswer",
     "SearchHit",
-    "SearchPart",
+    "SearchTerm",
     "ServiceError",
     "ServiceUnreachableError",
     "TooBusyError",

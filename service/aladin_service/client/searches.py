@@ -9,7 +9,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from aladin_index.search.options import OPTION_NAMES
-from aladin_index.search.request import PictureSource, SearchFields, SearchPart, SearchRequest
+from aladin_index.search.request import PictureSource, SearchFields, SearchRequest, SearchTerm
 from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_network.types import Target
 from aladin_service.client.calls import (
@@ -39,7 +39,7 @@ def plain_fields(search: SearchRequest) -> dict[str, Any]:
     The files of a query and the target are not among them.
 
     Raises:
-        OSError: If the picture of a part cannot be read.
+        OSError: If the picture of a term cannot be read.
     """
     fields: dict[str, Any] = {
         name: value
@@ -49,20 +49,20 @@ def plain_fields(search: SearchRequest) -> dict[str, Any]:
     if search.box is not None:
         fields["box"] = list(search.box)
     for term in search.terms():
-        sent = term.part.id if term.role == "like" else _plain_part(term.part)
+        sent = term.asked.id if term.role == "like" else _plain_term(term.asked)
         fields.setdefault(term.role, []).append(sent)
     return fields
 
 
-def _plain_part(part: SearchPart) -> dict[str, Any]:
-    fields: dict[str, Any] = {"text": part.text, "id": part.id}
-    if part.image is not None:
-        chunks = base64_chunks(cast(PictureSource, part.image))
+def _plain_term(term: SearchTerm) -> dict[str, Any]:
+    fields: dict[str, Any] = {"text": term.text, "id": term.id}
+    if term.image is not None:
+        chunks = base64_chunks(cast(PictureSource, term.image))
         fields["image"] = b"".join(chunks).decode()
-    if part.box is not None:
-        fields["box"] = list(part.box)
-    if part.weight != 1:
-        fields["weight"] = part.weight
+    if term.box is not None:
+        fields["box"] = list(term.box)
+    if term.weight != 1:
+        fields["weight"] = term.weight
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -137,7 +137,7 @@ def search(
     """Search an index or a service with words, a photo or an item.
 
     In: INDEX or --url, and one of TEXT, a photo (--image, --regions or both) and --id. With --and,
-    --not and --like it is one part of a query, and may be left out beside --like.
+    --not and --like it is one term of a query, and may be left out beside --like.
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
@@ -152,8 +152,8 @@ def search(
         asked = replace(asked, image=None)  # which only the drawing needs
     asked = replace(asked, k=_count(asked, out)).with_query_as_part()
     asked.check_query()
-    if out is not None and asked.has_parts:
-        raise InputError("--out: the evidence of a query of several parts is not drawn")
+    if out is not None and asked.has_terms:
+        raise InputError("--out: the evidence of a query of several terms is not drawn")
     if url is not None:
         _check_left_to_service(device, first_stage, detector)
         opened = _service(url)

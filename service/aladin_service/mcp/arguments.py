@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
-from aladin_index.search.request import MAX_EXAMPLES, MAX_PARTS, SearchRequest, one_of
+from aladin_index.search.request import MAX_EXAMPLES, MAX_TERMS, SearchRequest, one_of
 from aladin_network.errors import InputError
 from aladin_service.failures import describe_invalid
 
@@ -100,7 +100,7 @@ class SearchArguments(Arguments, SearchOptions):  # pyright: ignore[reportGenera
         Field(
             default_factory=list,
             alias="and",
-            max_length=MAX_PARTS,
+            max_length=MAX_TERMS,
             fail_fast=True,
             description="Further things that the hits have as well, each in words of its own"
             ' (["snow", "a red sledge"]).',
@@ -112,7 +112,7 @@ class SearchArguments(Arguments, SearchOptions):  # pyright: ignore[reportGenera
         Field(
             default_factory=list,
             alias="not",
-            max_length=MAX_PARTS,
+            max_length=MAX_TERMS,
             fail_fast=True,
             description="Things that the hits must not have, each in plain words without a"
             ' negation: for "a dog without a leash" the query is "a dog" and not is ["leash"].',

@@ -60,7 +60,7 @@ _MAX_VALUE_CHARS = 80
 # Fields of an answer and of its hits that a model can use.
 _ANSWER_FIELDS = (
     "no_match",
-    "parts",
+    "terms",
     "degraded",
     "unknown_fields",
     "suggestion",
@@ -195,8 +195,8 @@ def _short_hit(hit: dict[str, Any]) -> dict[str, Any]:
     if len(kept) < len(hit["metadata"]):
         result["metadata"] = kept
         result["omitted_metadata"] = [name for name in hit["metadata"] if name not in kept]
-    if hit.get("parts"):
-        result["parts"] = [round(part["score"], _DECIMALS) for part in hit["parts"]]
+    if hit.get("terms"):
+        result["terms"] = [round(term["score"], _DECIMALS) for term in hit["terms"]]
     found_in = {each["field"]: each["words"] for each in hit["stages"].get("lexical") or []}
     return result | ({"found_in": found_in} if found_in else {})
 

@@ -9,7 +9,7 @@ import { appendItems, showItems, showSkeletons, sortItems } from "./grid.js";
 import { offerMore } from "./more.js";
 import { showUsed } from "./options.js";
 import { orderWords, showOrder } from "./order.js";
-import { offerSplit } from "./parts.js";
+import { offerSplit } from "./terms.js";
 import { hitsAtOnce, isSorted, withMoreSorted } from "./search.js";
 
 // The lists on the page, each {hits, search} with the search that found them; that of both stages has

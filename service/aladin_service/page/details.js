@@ -1,7 +1,7 @@
 // What is shown under "Details" alone: how a search was answered, and the time that it took.
 
 import { at, fourDigits, make, percent } from "./elements.js";
-import { partName, partsInOrder } from "./search.js";
+import { termName, termsInOrder } from "./search.js";
 
 // --- The summary of an answer ---
 
@@ -15,12 +15,12 @@ export function methodOf(answer) {
   return lacking.length ? `${how}, degraded: ${lacking.join(", ")}` : how;
 }
 
-// --- The scores of a hit: [name, value] of each; those of the parts add up to the score ---
+// --- The scores of a hit: [name, value] of each; those of the terms add up to the score ---
 
 const ROLE_NAMES = { all: "With", not: "Without", like: "Like" };
 
 export function scoresOf(hit, search) {
-  const { rank, score, probability, per_word: perWord, parts, stages: { match, align } } = hit;
+  const { rank, score, probability, per_word: perWord, terms, stages: { match, align } } = hit;
   const facts = [["Rank", String(rank)], ["Score", fourDigits(score)]];
   if (probability != null) facts.push(["Probability", percent(probability)]);
   facts.push(["Matching", `${fourDigits(match.score)}, rank ${match.rank}`]);
@@ -29,9 +29,9 @@ export function scoresOf(hit, search) {
     const ofRegions = search.query?.box && search.target === "images";
     facts.push([ofRegions ? "Mean per region" : "Mean per word", fourDigits(perWord)]);
   }
-  const asked = parts ? partsInOrder(search) : [];
-  asked.forEach((part, place) => {
-    facts.push([`${ROLE_NAMES[part.role]} ${partName(part)}`, fourDigits(parts[place].score)]);
+  const asked = terms ? termsInOrder(search) : [];
+  asked.forEach((term, place) => {
+    facts.push([`${ROLE_NAMES[term.role]} ${termName(term)}`, fourDigits(terms[place].score)]);
   });
   return facts;
 }

@@ -19,7 +19,7 @@ const words = at("why-words");
 const partButton = at("why-part");
 
 let current = null; // the frame that evidence is shown for
-let pinned = null; // {part, word} or {region} that was clicked: it stays highlighted
+let pinned = null; // {term, word} or {region} that was clicked: it stays highlighted
 
 // frame: of the pair's photo, or null. onPart(box): searches for a part of that photo, or null.
 // Resolves when everything is shown.
@@ -37,8 +37,8 @@ export async function showEvidence(hit, search, frame, onPart) {
   note("Loading…");
   try {
     const all = await Promise.all(asked.map(({ query }) => mapEvidence(query, hit.id)));
-    const parts = all.map((maps, place) => ({ maps: withWords(maps), ...asked[place] }));
-    if (mine === current) showMaps(parts.filter(({ maps }) => maps.words.length > 0), frame);
+    const terms = all.map((maps, place) => ({ maps: withWords(maps), ...asked[place] }));
+    if (mine === current) showMaps(terms.filter(({ maps }) => maps.words.length > 0), frame);
   } catch (error) {
     if (mine === current) note(`No explanation: ${error.message}.`);
   }
@@ -75,7 +75,7 @@ function queryPart({ file, id, box }, { query_regions: regions }, place) {
   const frame = frameElement(photo, null);
   regions.forEach((region, word) => {
     const number = make("span", { className: "region-number", ariaHidden: "true" }, String(word + 1));
-    Object.assign(number.dataset, { part: place, word });
+    Object.assign(number.dataset, { term: place, word });
     placeBox(number, region.box);
     frame.append(number);
   });
@@ -83,30 +83,30 @@ function queryPart({ file, id, box }, { query_regions: regions }, place) {
   return make("div", { className: "query-part" }, frame);
 }
 
-// parts: {maps, role, query} of each text or box that was compared; the parts of one query have equal regions.
-function showMaps(parts, frame) {
-  if (parts.length === 0) {
+// terms: {maps, role, query} of each text or box that was compared; the terms of one query have equal regions.
+function showMaps(terms, frame) {
+  if (terms.length === 0) {
     note("No explanation: this index has no words and regions to compare.");
     return;
   }
   words.replaceChildren(
-    ...parts.flatMap(({ maps, role, query }, part) => {
-      const lookAt = (word, pin) => look(parts, word === null ? null : { part, word }, pin);
+    ...terms.flatMap(({ maps, role, query }, term) => {
+      const lookAt = (word, pin) => look(terms, word === null ? null : { term, word }, pin);
       const title = make("h4", { className: "faint" }, role === "not" ? "Without" : "With");
-      const photo = maps.query_regions ? [queryPart(query, maps, part)] : [];
-      return [...(parts.length > 1 ? [title] : []), ...photo, wordsElement(maps, lookAt)];
+      const photo = maps.query_regions ? [queryPart(query, maps, term)] : [];
+      return [...(terms.length > 1 ? [title] : []), ...photo, wordsElement(maps, lookAt)];
     }),
   );
-  const [{ maps: first }] = parts;
-  // Of several parts, none adds up to the score of the hit.
+  const [{ maps: first }] = terms;
+  // Of several terms, none adds up to the score of the hit.
   const ofRegions = Boolean(first.query_regions);
-  if (parts.length === 1) {
+  if (terms.length === 1) {
     at("why-sum").replaceChildren(...sumOf(first, ofRegions ? "region" : "word"));
   }
-  const every = { regions: first.regions, words: parts.flatMap(({ maps }) => maps.words) };
-  const lookAtRegion = (region, pin) => look(parts, region === null ? null : { region }, pin);
+  const every = { regions: first.regions, words: terms.flatMap(({ maps }) => maps.words) };
+  const lookAtRegion = (region, pin) => look(terms, region === null ? null : { region }, pin);
   if (frame) showRegions(frame, every, lookAtRegion);
-  const found = parts.find(({ maps }) => maps.found)?.maps.found;
+  const found = terms.find(({ maps }) => maps.found)?.maps.found;
   if (frame && found) outlineBox(frame, found, "found-box");
   const touch = matchMedia("(hover: none)").matches;
   const isPlaced = first.regions.some(({ box }) => box !== null);
@@ -115,26 +115,26 @@ function showMaps(parts, frame) {
 }
 
 // Highlight a word and where it fits, or a region and its words; null: what is pinned, or nothing.
-function look(parts, pointed, pin) {
+function look(terms, pointed, pin) {
   if (pin) pinned = isSame(pinned, pointed) ? null : pointed;
   const seen = pin ? pinned : (pointed ?? pinned);
-  const own = seen?.word === undefined ? [] : parts[seen.part].maps.words;
+  const own = seen?.word === undefined ? [] : terms[seen.term].maps.words;
   const word = own[seen?.word] ?? null;
   const region = word ? word.region : (seen?.region ?? null);
-  const every = parts.flatMap(({ maps }, part) => maps.words.map((one, at) => ({ one, part, at })));
-  const isLit = ({ one, part, at }) =>
-    seen !== null && (word ? part === seen.part && at === seen.word : one.region === region);
+  const every = terms.flatMap(({ maps }, term) => maps.words.map((one, at) => ({ one, term, at })));
+  const isLit = ({ one, term, at }) =>
+    seen !== null && (word ? term === seen.term && at === seen.word : one.region === region);
   words.querySelectorAll(".word").forEach((element, place) => {
     element.classList.toggle("lit", isLit(every[place]));
-    const isPinned = pinned?.word === every[place].at && pinned?.part === every[place].part;
+    const isPinned = pinned?.word === every[place].at && pinned?.term === every[place].term;
     element.setAttribute("aria-pressed", isPinned);
   });
   words.querySelectorAll(".region-number").forEach((element) => {
-    const [part, at] = [element.dataset.part, element.dataset.word].map(Number);
-    element.classList.toggle("lit", isLit({ one: parts[part].maps.words[at], part, at }));
+    const [term, at] = [element.dataset.term, element.dataset.word].map(Number);
+    element.classList.toggle("lit", isLit({ one: terms[term].maps.words[at], term, at }));
   });
   if (!current?.frame) return;
-  offerPart(parts);
+  offerPart(terms);
   const label = every.filter(isLit).map(({ one }) => one.text).join(" · ");
   const largest = Math.max(...own.map(({ score }) => score));
   const weight = word && largest > 0 ? Math.max(0, word.score) / largest : 1;
@@ -142,8 +142,8 @@ function look(parts, pointed, pin) {
 }
 
 // Offer to search by the region that is pinned, or that of the word.
-function offerPart(parts) {
-  const { maps } = parts[pinned?.part ?? 0];
+function offerPart(terms) {
+  const { maps } = terms[pinned?.term ?? 0];
   const region = pinned === null ? null : (pinned.region ?? maps.words[pinned.word].region);
   const box = region === null ? null : maps.regions[region].box;
   const { onPart } = current;
@@ -152,7 +152,7 @@ function offerPart(parts) {
 }
 
 function isSame(one, other) {
-  const keys = ["part", "word", "region"];
+  const keys = ["term", "word", "region"];
   return keys.every((key) => one?.[key] === other?.[key]);
 }
 

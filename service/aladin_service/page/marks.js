@@ -6,7 +6,7 @@ import { nameOf } from "./search.js";
 const bar = at("marks");
 const marked = new Map(); // by id: {role, id, name, of}
 
-// onMarks(examples): called with the parts of a query that were marked.
+// onMarks(examples): called with the terms of a query that were marked.
 export function startMarks(onMarks) {
   at("marks-search").addEventListener("click", () => onMarks([...marked.values()]));
   at("marks-clear").addEventListener("click", () => {

@@ -39,9 +39,9 @@ export function showOptions(search) {
   if (search.fusion !== null) fusion.value = search.fusion;
   lexical.value = search.lexical ?? 0;
   // Words are searched for one text alone.
-  lexical.disabled = search.parts.length > 0 || !(search.query === null || "text" in search.query);
+  lexical.disabled = search.terms.length > 0 || !(search.query === null || "text" in search.query);
   probability.value = search.minProbability ?? 0;
-  probability.disabled = search.parts.length > 0;
+  probability.disabled = search.terms.length > 0;
   if (search.minProbability !== null) offerProbability();
   showValues();
   // A search that was shared is shown as it is, also where the service refuses it.

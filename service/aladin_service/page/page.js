@@ -16,7 +16,7 @@ import { forgetMarks, startMarks } from "./marks.js";
 import { loadMore, startMore } from "./more.js";
 import { showOptions, startOptions } from "./options.js";
 import { hideOrder, startOrder } from "./order.js";
-import { hideSplit, showParts, startParts } from "./parts.js";
+import { hideSplit, showTerms, startTerms } from "./terms.js";
 import { remember, showDetails, startPreferences } from "./preferences.js";
 import {
   askForKey,
@@ -102,7 +102,7 @@ function show(next, openId = null) {
   closeViewer();
   forgetMarks();
   showQuery(search);
-  showParts(search);
+  showTerms(search);
   showOptions(search);
   showFilter(search);
   at("compare").checked = search.compare;
@@ -240,7 +240,7 @@ function forgetOpen() {
 }
 
 function searchBy(query, target = search.target) {
-  change({ query, parts: [], target });
+  change({ query, terms: [], target });
   scrollTo(0, 0);
 }
 
@@ -314,10 +314,10 @@ startPhotoInput((file) => change({ query: { file } }));
 startSuggestions(searchFor);
 startFilters((filter) => changeWithTyped({ filter }));
 startOptions(choose);
-startParts(changeWithTyped);
+startTerms(changeWithTyped);
 startMarks((examples) => {
   const marked = new Set(examples.map(({ id }) => id));
-  change({ parts: [...search.parts.filter(({ id }) => !marked.has(id)), ...examples] });
+  change({ terms: [...search.terms.filter(({ id }) => !marked.has(id)), ...examples] });
   scrollTo(0, 0);
 });
 startMore();

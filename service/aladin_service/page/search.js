@@ -8,14 +8,14 @@
 //          date or their addition
 //   sort   null, or a field that orders the items, with a minus before it: largest value first
 //   pages  how many times `k` hits are loaded and sorted together
-//   parts  [{role: "all" | "not", text}, {role: "like", id, name, of}]: what hits have or do not
+//   terms  [{role: "all" | "not", text}, {role: "like", id, name, of}]: what hits have or do not
 //          have besides the query, and items that they are like
-//   whole  the text that the query and its parts were split from, or null
+//   whole  the text that the query and its terms were split from, or null
 //   others fields of the request, null for the service's default; compare: show both rankings
 
 export const NEW_SEARCH = Object.freeze({
   query: null,
-  parts: [],
+  terms: [],
   whole: null,
   target: "images",
   k: 24,
@@ -40,29 +40,29 @@ const ORDERS = ["desc", "asc", "added"];
 // of one collection, and what is listed and what is found are ordered separately.
 export function changed(search, difference) {
   const next = { ...search, offset: 0, pages: 1, ...difference };
-  const { query, parts, whole } = difference;
-  if (query !== undefined && parts === undefined) next.parts = keptParts(search, query);
-  if ((query !== undefined || parts !== undefined) && whole === undefined) next.whole = null;
+  const { query, terms, whole } = difference;
+  if (query !== undefined && terms === undefined) next.terms = keptTerms(search, query);
+  if ((query !== undefined || terms !== undefined) && whole === undefined) next.whole = null;
   const isOther = next.target !== search.target || (next.query === null) !== (search.query === null);
   if (isOther && !("sort" in difference)) next.sort = null;
   return Object.freeze(next);
 }
 
 // Other words are still refined by words; examples are right for what was searched.
-function keptParts(search, query) {
+function keptTerms(search, query) {
   if (!search.query?.text || !query?.text) return [];
-  return search.parts.filter((part) => "text" in part);
+  return search.terms.filter((term) => "text" in term);
 }
 
 // The fields of the request, except for the query.
 export function requestOptions(search) {
-  const { query, parts, offset, rerank, candidates, fusion, filter } = search;
+  const { query, terms, offset, rerank, candidates, fusion, filter } = search;
   const k = hitsAtOnce(search);
   const sort = isSorted(search) ? search.sort : null;
   const options = { k, offset, sort, rerank, candidates, fusion };
-  // The service has no probabilities for several parts or a box, nor words without a text.
-  if (parts.length === 0 && !query?.box) options.min_probability = search.minProbability;
-  if (parts.length === 0 && query?.text) options.lexical = search.lexical;
+  // The service has no probabilities for several terms or a box, nor words without a text.
+  if (terms.length === 0 && !query?.box) options.min_probability = search.minProbability;
+  if (terms.length === 0 && query?.text) options.lexical = search.lexical;
   if (Object.keys(filter).length) options.filter = filter;
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value != null));
 }
@@ -80,22 +80,22 @@ export function hasEvidence(search) {
   return crossesKinds(search) || Boolean(search.query?.box);
 }
 
-// The queries among the parts that words and regions tell something of: [{role, query}].
+// The queries among the terms that words and regions tell something of: [{role, query}].
 export function comparedQueries(search) {
-  const { query, parts, target } = search;
+  const { query, terms, target } = search;
   const own = hasEvidence(search) ? [{ role: "all", query }] : [];
-  const texts = target === "images" ? parts.filter((part) => "text" in part) : [];
+  const texts = target === "images" ? terms.filter((term) => "text" in term) : [];
   return [...own, ...texts.map(({ role, text }) => ({ role, query: { text } }))];
 }
 
-// The parts in the order of the answer: by their roles, the query first.
-export function partsInOrder({ query, parts }) {
-  const rest = ROLES.flatMap((role) => parts.filter((part) => part.role === role));
+// The terms in the order of the answer: by their roles, the query first.
+export function termsInOrder({ query, terms }) {
+  const rest = ROLES.flatMap((role) => terms.filter((term) => term.role === role));
   return [{ role: "all", ...query }, ...rest];
 }
 
-// What a part is called: its words, or the name of its item or file.
-export function partName({ text, name, file, box }) {
+// What a term is called: its words, or the name of its item or file.
+export function termName({ text, name, file, box }) {
   const whole = text ?? name ?? (file?.name || "a photo");
   return box ? `Part of ${whole}` : whole;
 }
@@ -122,7 +122,7 @@ export function withMoreSorted(search) {
 }
 
 export function titleOf({ query }) {
-  const what = query && partName(query);
+  const what = query && termName(query);
   return what ? `${what} · ALADIN search` : "ALADIN search";
 }
 
@@ -151,66 +151,66 @@ const NUMBERS = { k: "k", offset: "offset", candidates: "candidates", fusion: "f
 const photos = new Map();
 
 export function toAddress(search, openId = null) {
-  const parts = new URLSearchParams();
+  const address = new URLSearchParams();
   const { query } = search;
   if (query?.file) {
     photos.set(uploadName(query.file), query.file);
-    parts.set("upload", uploadName(query.file));
-    if (query.box) parts.set("box", query.box);
+    address.set("upload", uploadName(query.file));
+    if (query.box) address.set("box", query.box);
   } else if (query) {
-    for (const [name, value] of Object.entries(query)) if (value) parts.set(name, value);
+    for (const [name, value] of Object.entries(query)) if (value) address.set(name, value);
   }
-  if (search.parts.length) parts.set("parts", JSON.stringify(search.parts));
-  if (search.whole !== null) parts.set("whole", search.whole);
-  parts.set("target", search.target);
+  if (search.terms.length) address.set("terms", JSON.stringify(search.terms));
+  if (search.whole !== null) address.set("whole", search.whole);
+  address.set("target", search.target);
   for (const [name, field] of Object.entries(NUMBERS)) {
-    if (search[field] !== NEW_SEARCH[field]) parts.set(name, search[field]);
+    if (search[field] !== NEW_SEARCH[field]) address.set(name, search[field]);
   }
-  if (!search.rerank) parts.set("rerank", "false");
-  if (search.order !== NEW_SEARCH.order) parts.set("order", search.order);
-  if (search.sort !== null) parts.set("sort", search.sort);
-  if (search.compare) parts.set("compare", "true");
-  if (Object.keys(search.filter).length) parts.set("filter", JSON.stringify(search.filter));
-  if (openId !== null) parts.set("open", openId);
-  return `#${parts}`;
+  if (!search.rerank) address.set("rerank", "false");
+  if (search.order !== NEW_SEARCH.order) address.set("order", search.order);
+  if (search.sort !== null) address.set("sort", search.sort);
+  if (search.compare) address.set("compare", "true");
+  if (Object.keys(search.filter).length) address.set("filter", JSON.stringify(search.filter));
+  if (openId !== null) address.set("open", openId);
+  return `#${address}`;
 }
 
 // Returns {search, openId, lostPhoto}; lostPhoto is the name of an uploaded photo that this page
 // does not have.
 export function fromAddress(hash) {
-  const parts = new URLSearchParams(hash.slice(1));
-  const search = { ...NEW_SEARCH, ...readQuery(parts) };
+  const address = new URLSearchParams(hash.slice(1));
+  const search = { ...NEW_SEARCH, ...readQuery(address) };
   if (search.query !== null) {
-    search.parts = readParts(parse(parts.get("parts")));
-    search.whole = parts.get("whole") || null;
+    search.terms = readTerms(parse(address.get("terms")));
+    search.whole = address.get("whole") || null;
   }
-  if (parts.get("target") === "texts") search.target = "texts";
+  if (address.get("target") === "texts") search.target = "texts";
   for (const [name, field] of Object.entries(NUMBERS)) {
-    const value = parse(parts.get(name));
+    const value = parse(address.get(name));
     // The service reports numbers that are out of range.
     if (typeof value === "number") search[field] = value;
   }
-  if (parts.get("candidates") === "exhaustive") search.candidates = "exhaustive";
-  search.rerank = parts.get("rerank") !== "false";
-  search.compare = parts.get("compare") === "true";
-  if (ORDERS.includes(parts.get("order"))) search.order = parts.get("order");
-  if (parts.get("sort")) search.sort = parts.get("sort");
-  const filter = parse(parts.get("filter"));
+  if (address.get("candidates") === "exhaustive") search.candidates = "exhaustive";
+  search.rerank = address.get("rerank") !== "false";
+  search.compare = address.get("compare") === "true";
+  if (ORDERS.includes(address.get("order"))) search.order = address.get("order");
+  if (address.get("sort")) search.sort = address.get("sort");
+  const filter = parse(address.get("filter"));
   if (filter !== null && typeof filter === "object" && !Array.isArray(filter)) {
     search.filter = filter;
   }
-  const lostPhoto = parts.has("upload") && search.query === null ? parts.get("upload") : null;
-  return { search: Object.freeze(search), openId: parts.get("open"), lostPhoto };
+  const lostPhoto = address.has("upload") && search.query === null ? address.get("upload") : null;
+  return { search: Object.freeze(search), openId: address.get("open"), lostPhoto };
 }
 
-function readQuery(parts) {
-  if (parts.get("text")) return { query: { text: parts.get("text") } };
-  const box = readBox(parts.get("box"));
-  if (parts.get("id")) {
-    const [id, name, of] = ["id", "name", "of"].map((part) => parts.get(part));
+function readQuery(address) {
+  if (address.get("text")) return { query: { text: address.get("text") } };
+  const box = readBox(address.get("box"));
+  if (address.get("id")) {
+    const [id, name, of] = ["id", "name", "of"].map((name) => address.get(name));
     return { query: { id, name: name ?? id, of: of ?? "images", ...box } };
   }
-  const file = photos.get(parts.get("upload"));
+  const file = photos.get(address.get("upload"));
   return { query: file ? { file, ...box } : null };
 }
 
@@ -220,10 +220,10 @@ function readBox(text) {
 }
 
 // Parts that this page could have written; others are left out.
-function readParts(given) {
+function readTerms(given) {
   const isText = (value) => typeof value === "string" && value !== "";
-  return (Array.isArray(given) ? given : []).flatMap((part) => {
-    const { role, text, id, name, of } = part ?? {};
+  return (Array.isArray(given) ? given : []).flatMap((term) => {
+    const { role, text, id, name, of } = term ?? {};
     if (["all", "not"].includes(role) && isText(text)) return [{ role, text }];
     if (role !== "like" || !isText(id)) return [];
     return [{ role, id, name: isText(name) ? name : id, of: of === "texts" ? of : "images" }];

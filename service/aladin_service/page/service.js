@@ -1,7 +1,7 @@
 // Requests to the service: authentication, errors, and the limits that apply before a request.
 
 import { itemPath } from "./formats.js";
-import { partsInOrder, requestOptions } from "./search.js";
+import { termsInOrder, requestOptions } from "./search.js";
 
 // In the session storage, which ends with the tab, if a person has typed it; in the local storage,
 // which other services of this machine cannot read, if it came with the address.
@@ -57,10 +57,10 @@ export function hasKey() {
 
 // The answer to a search; `more` holds further fields of the request.
 export async function askSearch(search, signal, more = {}) {
-  const { query, parts, target } = search;
+  const { query, terms, target } = search;
   const options = { ...requestOptions(search), ...more };
   const request = { method: "POST", signal };
-  if (parts.length) {
+  if (terms.length) {
     request.headers = { "Content-Type": "application/json" };
     request.body = JSON.stringify({ ...(await partFields(search)), ...options });
   } else if (query.file) {
@@ -78,14 +78,14 @@ export async function askSearch(search, signal, more = {}) {
   return (await ask(`v1/search/${target}`, request)).json();
 }
 
-// The fields of a query of several parts: of each role what it asks for.
+// The fields of a query of several terms: of each role what it asks for.
 async function partFields(search) {
   const fields = {};
-  for (const { role, ...part } of partsInOrder(search)) {
+  for (const { role, ...term } of termsInOrder(search)) {
     fields[role] ??= [];
-    if (role === "like") fields[role].push(part.id);
-    else if (part.file) fields[role].push({ image: await base64Of(part.file), box: part.box });
-    else fields[role].push("id" in part ? { id: part.id, box: part.box } : { text: part.text });
+    if (role === "like") fields[role].push(term.id);
+    else if (term.file) fields[role].push({ image: await base64Of(term.file), box: term.box });
+    else fields[role].push("id" in term ? { id: term.id, box: term.box } : { text: term.text });
   }
   return fields;
 }

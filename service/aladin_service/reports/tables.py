@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aladin_index.search.results import (
         Box,
         Evidence,
-        HitPart,
+        HitTerm,
         SearchAnswer,
         SearchHit,
     )
@@ -130,7 +130,7 @@ _REASONS = {
     "photos do not belong; aladin calibrate CHECKPOINT DATA --index INDEX fits one to the index",
     "no_alignment": "the index's calibration judges by the scores of both stages, and the second "
     "gave none",
-    "several_parts": "the index's calibration was fitted to queries of one part",
+    "several_terms": "the index's calibration was fitted to queries of one term",
     "box": "the index's calibration was fitted to whole photos",
 }
 
@@ -187,10 +187,10 @@ def _hits_lines(answer: SearchAnswer) -> Iterator[str]:
         for found in hit.stages.lexical or ():
             yield f"{'':>6}{', '.join(found.words)} in {found.field}"
         yield from _evidence_lines(hit)
-        for part, scores in zip(answer.parts or (), hit.parts or (), strict=True):
-            of = "" if part.box is None else "part of "
-            asked = part.text or f"{of}{part.id or 'photo'}"
-            yield f"{'':>6}{scores.score:>8.3f}  {part.role} {asked}"
+        for term, scores in zip(answer.terms or (), hit.terms or (), strict=True):
+            of = "" if term.box is None else "part of "
+            asked = term.text or f"{of}{term.id or 'photo'}"
+            yield f"{'':>6}{scores.score:>8.3f}  {term.role} {asked}"
             for line in _evidence_lines(scores):
                 yield f"  {line}"
 
@@ -202,7 +202,7 @@ def _notes(answer: SearchAnswer) -> Iterator[str]:
     notes = {"min_probability": f"--min-probability was not applied: {reason}"} | _NOT_APPLIED
     yield from (note for code, note in notes.items() if code in answer.degraded)
     if answer.suggestion:
-        wanted, *negated = (part.text for part in answer.suggestion)
+        wanted, *negated = (term.text for term in answer.suggestion)
         excluded = " ".join(f"--not {shlex.quote(each)}" for each in negated)
         yield f"to exclude what the words negate: {shlex.quote(wanted)} {excluded}"
 
@@ -229,7 +229,7 @@ def _whole_words(evidence: Sequence[Evidence]) -> list[Evidence]:
     return join_evidence("".join(text), evidence)
 
 
-def _evidence_lines(scored: SearchHit | HitPart) -> Iterator[str]:
+def _evidence_lines(scored: SearchHit | HitTerm) -> Iterator[str]:
     """Format where a box was found, and the best region of each word or region of the query."""
     if scored.found is not None:
         yield f"{'':>6}found in{_box(scored.found)}"

@@ -45,12 +45,12 @@ from aladin_network.types import Modality
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
     ItemQuery,
-    PartsQuery,
     PhotoQuery,
     PlainQuery,
     Query,
-    QueryPart,
+    QueryTerm,
     RegionsQuery,
+    TermsQuery,
     TextQuery,
 )
 from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache, content_of
@@ -61,7 +61,7 @@ _MODALITIES: tuple[Modality, ...] = ("text", "image")
 
 
 class _Input(NamedTuple):
-    """A part of a query that the network has to encode.
+    """A term of a query that the network has to encode.
 
     Attributes:
         modality: Modality, which selects the tower.
@@ -179,7 +179,7 @@ class QueryEncoder:
         is_wanted: Callable[[int], bool] = always,
         until_s: Sequence[float] = (),
     ) -> list[EncodedQuery | Exception | None]:
-        """Encode the parts of queries, all texts together and all photos together.
+        """Encode the terms of queries, all texts together and all photos together.
 
         Args:
             searcher: Searcher of the index to be searched; its model encodes.
@@ -189,22 +189,22 @@ class QueryEncoder:
                 be decoded in; empty for the memory's own limit.
 
         Returns:
-            By place the encoded query, or why there is none: an `AladinError` about the first part
+            By place the encoded query, or why there is none: an `AladinError` about the first term
             that fails, another exception if something unforeseen happened, None if nobody waits.
         """
-        parts = [
-            (place, part)
+        asked = [
+            (place, one)
             for place, query in enumerate(queries)
-            for part in (query.parts if isinstance(query, PartsQuery) else (QueryPart(query),))
+            for one in (query.terms if isinstance(query, TermsQuery) else (QueryTerm(query),))
         ]
-        has_photos = any(isinstance(part.query, PhotoQuery | RegionsQuery) for _, part in parts)
+        has_photos = any(isinstance(one.query, PhotoQuery | RegionsQuery) for _, one in asked)
         each = self._decoders.map if has_photos else map
         # All photos of a batch together wait no longer than a single photo would.
         last_s = time.monotonic() + self._limits.memory.patience_s
-        limits_s = [min(until_s[place], last_s) if until_s else last_s for place, _ in parts]
-        owners = [place for place, _ in parts]
+        limits_s = [min(until_s[place], last_s) if until_s else last_s for place, _ in asked]
+        owners = [place for place, _ in asked]
         prepare = partial(self._prepare, searcher, is_wanted)
-        prepared = list(each(prepare, owners, [part.query for _, part in parts], limits_s))
+        prepared = list(each(prepare, owners, [one.query for _, one in asked], limits_s))
         terms = [None if isinstance(item, _Input) else item for item in prepared]
         for modality in _MODALITIES:
             inputs = {
@@ -221,10 +221,10 @@ class QueryEncoder:
                     terms[number] = result
         joined: list[list[Term]] = [[] for _ in queries]
         missing: dict[int, Exception | None] = {}
-        for (place, part), term in zip(parts, terms, strict=True):
+        for (place, one), term in zip(asked, terms, strict=True):
             if isinstance(term, Term):
                 # A photo was encoded as a whole: another box of it needs no further encoding.
-                term = term._replace(box=part.query.box, role=part.role, weight=part.weight)
+                term = term._replace(box=one.query.box, role=one.role, weight=one.weight)
                 joined[place].append(term)
             else:
                 missing.setdefault(place, term)
@@ -238,7 +238,7 @@ class QueryEncoder:
             query: Query to encode.
 
         Raises:
-            AladinError: If the query or a part of it cannot be encoded.
+            AladinError: If the query or a term of it cannot be encoded.
             WithdrawnError: If no client waits for it; see `aladin_network.photos.memory`.
         """
         is_wanted = is_still_wanted()

@@ -89,13 +89,13 @@ PlainQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
 
 
 @dataclass(frozen=True)
-class QueryPart:
-    """One part of a query, which becomes a term of the encoded one.
+class QueryTerm:
+    """A term of a query, before it is encoded as a `Term`.
 
     Attributes:
-        query: The part as a query of its own.
-        role: What the part says of the hits; None for a query that is this part alone.
-        weight: Weight among the parts, more than 0; examples have no weight of their own.
+        query: The term as a query of its own.
+        role: What the term says of the hits; None for a query that is this term alone.
+        weight: Weight among the terms, more than 0; examples have no weight of their own.
     """
 
     query: PlainQuery
@@ -104,23 +104,23 @@ class QueryPart:
 
 
 @dataclass(frozen=True)
-class PartsQuery:
-    """A query of several parts: what hits have and do not have, and items that they are like.
+class TermsQuery:
+    """A query of several terms: what hits have and do not have, and items that they are like.
 
     Attributes:
-        parts: At least one of which is what hits have, or an item that they are like.
+        terms: At least one of which is what hits have, or an item that they are like.
     """
 
-    parts: tuple[QueryPart, ...]
+    terms: tuple[QueryTerm, ...]
 
     @property
     def queue(self) -> QueueName:
-        """Queue in which the query waits: that of the part that takes longest to encode."""
-        queues = {part.query.queue for part in self.parts}
+        """Queue in which the query waits: that of the term that takes longest to encode."""
+        queues = {term.query.queue for term in self.terms}
         return "photo" if "photo" in queues else "text" if "text" in queues else "encoded"
 
 
-Query = PlainQuery | PartsQuery
+Query = PlainQuery | TermsQuery
 
 
 class SearchJob(AskedSearch[Query]):

@@ -148,7 +148,7 @@ def test_texts_are_compared_with_the_regions_inside(searcher: TwoStageSearcher) 
         tokens_of(searcher.index, "images")["photo 3"],
         tokens_of(searcher.index, "texts"),
     )
-    zero = list(range(len(boxes), len(photo)))  # without a box, part of every photo
+    zero = list(range(len(boxes), len(photo)))  # without a box, term of every photo
     kept = photo[inside + zero]
     assert len(answer.hits) == len(words)
     for hit in answer.hits:
@@ -224,20 +224,20 @@ def test_an_engine_answers_as_files_do(
 
 def test_a_box_is_a_part_of_a_query(searcher: TwoStageSearcher) -> None:
     text = searcher.stored_query("text 2")
-    parts = (text._replace(role="all"), boxed(searcher)._replace(role="all", weight=2.0))
-    answer = searcher.search(parts, "images", ALL)
+    terms = (text._replace(role="all"), boxed(searcher)._replace(role="all", weight=2.0))
+    answer = searcher.search(terms, "images", ALL)
     of_text = {h.id: h.score for h in searcher.search(text, "images", ALL).hits}
     of_box = {h.id: h for h in searcher.search(boxed(searcher), "images", ALL).hits}
     scores = np.array([hit.score for hit in of_box.values()])
-    assert answer.parts is not None
-    assert [part.box for part in answer.parts] == [None, BOX]
+    assert answer.terms is not None
+    assert [term.box for term in answer.terms] == [None, BOX]
     for hit in answer.hits:
         alone = of_box[hit.id]
         standardised = (alone.score - scores.mean()) / scores.std()
         assert hit.score == pytest.approx(of_text[hit.id] + 2 * standardised, abs=1e-2)
-        assert hit.parts is not None
-        _, part = hit.parts
-        assert (part.found, part.region_evidence) == (alone.found, alone.region_evidence)
+        assert hit.terms is not None
+        _, term = hit.terms
+        assert (term.found, term.region_evidence) == (alone.found, alone.region_evidence)
 
 
 def test_there_are_no_probabilities(

@@ -135,6 +135,6 @@ def test_all_items_as_candidates(searcher: TwoStageSearcher) -> None:
 def test_a_query_without_a_text_of_its_own_is_refused(searcher: TwoStageSearcher) -> None:
     with pytest.raises(InputError, match="lexical: expected a query of one text, got none"):
         searcher.search(searcher.stored_query("p1"), "texts", WORDS)
-    parts = (asked(searcher, "a dog")._replace(role="all"),)
+    terms = (asked(searcher, "a dog")._replace(role="all"),)
     with pytest.raises(InputError, match="lexical: expected a query of one text, got several"):
-        searcher.search(parts, "images", WORDS)
+        searcher.search(terms, "images", WORDS)

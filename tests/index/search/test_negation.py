@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aladin_index.search.negation import suggest_split
-from aladin_index.search.results import SuggestedPart
+from aladin_index.search.results import SuggestedTerm
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_what_is_negated_becomes_a_part(
     text: str, wanted: str, negated: list[tuple[str, str]]
 ) -> None:
     assert suggest_split(text) == [
-        SuggestedPart(role="all", text=wanted, source=wanted),
-        *(SuggestedPart(role="not", text=part, source=source) for part, source in negated),
+        SuggestedTerm(role="all", text=wanted, source=wanted),
+        *(SuggestedTerm(role="not", text=part, source=source) for part, source in negated),
     ]
 
 

@@ -10,8 +10,8 @@ import pytest
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.request import (
     MAX_EXAMPLES,
-    SearchPart,
     SearchRequest,
+    SearchTerm,
     check_box,
     decode_base64,
     one_of,
@@ -20,7 +20,7 @@ from aladin_index.search.request import (
 from aladin_network.errors import InputError
 
 BOX = (0.0, 0.25, 1.0, 0.5)
-DOG = SearchPart(text="a dog")
+DOG = SearchTerm(text="a dog")
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ DOG = SearchPart(text="a dog")
         {"image": b"", "box": BOX},
         {"id": "a", "box": BOX},
         {"regions": b"", "box": BOX},
-        {"all": ["a dog", SearchPart(id="b", box=BOX)], "not_": [DOG]},
+        {"all": ["a dog", SearchTerm(id="b", box=BOX)], "not_": [DOG]},
         {"all": [DOG] * 8},
         {"like": ["a"] * MAX_EXAMPLES, "not_": ["a car"]},
     ],
@@ -42,22 +42,22 @@ def test_one_query_or_its_parts_are_accepted(query: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({}, "expected exactly one of text, image, id, regions, or the parts of a query, got none"),
+        ({}, "expected exactly one of text, image, id, regions, or the terms of a query, got none"),
         ({"text": "a", "id": "b"}, "got text and id"),
         ({"image": b"", "regions": b""}, "got image and regions"),
         ({"all": [], "not_": [], "like": []}, "got none"),
         ({"text": "a", "box": BOX}, "box: expected a photo beside it, by image or id, got text"),
         ({"id": "a", "box": (1, 0, 0, 1)}, "box: expected x0 < x1"),
-        ({"not_": [DOG]}, "not: expected a part in all or like beside it, got none"),
-        ({"text": "a", "not_": [DOG]}, "got text beside all, not or like; as a part it belongs"),
-        ({"all": [DOG], "id": "x"}, "got id beside all, not or like; as a part it belongs"),
+        ({"not_": [DOG]}, "not: expected a term in all or like beside it, got none"),
+        ({"text": "a", "not_": [DOG]}, "got text beside all, not or like; as a term it belongs"),
+        ({"all": [DOG], "id": "x"}, "got id beside all, not or like; as a term it belongs"),
         ({"all": [DOG], "box": BOX}, "got box beside all, not or like"),
         ({"all": [DOG], "regions": b""}, "got regions beside all, not or like$"),
-        ({"all": [SearchPart()]}, "all.0.: expected exactly one of text, image, id, got none"),
-        ({"all": [DOG, SearchPart(text="a", id="x")]}, "all.1.: .*got text and id"),
-        ({"like": ["a"], "not_": [SearchPart(text="a", box=BOX)]}, "not.0.: box: expected a photo"),
-        ({"all": [SearchPart(text="a", weight=0)]}, "all.0.: expected a weight of more than 0"),
-        ({"all": [DOG] * 6, "not_": [DOG] * 3}, "all, not: expected at most 8 parts, got 9"),
+        ({"all": [SearchTerm()]}, "all.0.: expected exactly one of text, image, id, got none"),
+        ({"all": [DOG, SearchTerm(text="a", id="x")]}, "all.1.: .*got text and id"),
+        ({"like": ["a"], "not_": [SearchTerm(text="a", box=BOX)]}, "not.0.: box: expected a photo"),
+        ({"all": [SearchTerm(text="a", weight=0)]}, "all.0.: expected a weight of more than 0"),
+        ({"all": [DOG] * 6, "not_": [DOG] * 3}, "all, not: expected at most 8 terms, got 9"),
         ({"like": ["a"] * 65}, "like: expected at most 64 ids, got 65"),
     ],
 )
@@ -68,13 +68,13 @@ def test_other_requests_are_refused(query: dict[str, Any], message: str) -> None
 
 def test_terms_are_parts_with_their_roles_and_places_and_each_example_once() -> None:
     request = SearchRequest(
-        all=["a dog", SearchPart(id="b", weight=2)], not_=[DOG], like=["c", "c"]
+        all=["a dog", SearchTerm(id="b", weight=2)], not_=[DOG], like=["c", "c"]
     )
     assert list(request.terms()) == [
         ("all", "all[0]", DOG),
-        ("all", "all[1]", SearchPart(id="b", weight=2)),
+        ("all", "all[1]", SearchTerm(id="b", weight=2)),
         ("not", "not[0]", DOG),
-        ("like", "like", SearchPart(id="c")),
+        ("like", "like", SearchTerm(id="c")),
     ]
 
 
@@ -82,7 +82,7 @@ def test_a_query_beside_parts_becomes_the_first_of_them() -> None:
     alone = SearchRequest("a dog", k=3)
     assert alone.with_query_as_part() is alone
     given = SearchRequest("a dog", image=b"x", box=BOX, all=["b"], like=["c"], k=3)
-    expected = [DOG, SearchPart(image=b"x", box=BOX), "b"]
+    expected = [DOG, SearchTerm(image=b"x", box=BOX), "b"]
     assert given.with_query_as_part() == SearchRequest(all=expected, like=["c"], k=3)
     for query in ({"text": "a"}, {"image": b"", "id": "b"}, {}):
         with pytest.raises(InputError, match="box: expected one photo beside it, by image or id"):
@@ -99,7 +99,7 @@ def test_a_query_beside_parts_becomes_the_first_of_them() -> None:
         (SearchRequest(regions=b""), ["images", "texts"], "texts"),
         (SearchRequest(image=b""), ["images"], "images"),
         (SearchRequest(image=b"", box=BOX), ["images", "texts"], "images"),
-        (SearchRequest(all=[SearchPart(image=b"")]), ["images", "texts"], "images"),
+        (SearchRequest(all=[SearchTerm(image=b"")]), ["images", "texts"], "images"),
     ],
 )
 def test_a_whole_photo_finds_texts_and_any_other_query_images(
@@ -135,8 +135,8 @@ def test_a_box_is_four_fractions() -> None:
 )
 def test_other_boxes_are_refused_by_their_name(box: Any, message: str) -> None:
     check = parse_box if isinstance(box, str) else check_box
-    with pytest.raises(InputError, match=f"part: {message}"):
-        check(box, "part")
+    with pytest.raises(InputError, match=f"term: {message}"):
+        check(box, "term")
 
 
 def test_one_of_several_values_is_named() -> None:

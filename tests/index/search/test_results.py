@@ -63,12 +63,12 @@ def test_the_json_has_every_field_in_order_and_no_nan(answer: SearchAnswer) -> N
         '{"id":"photo 1","rank":1,"score":0.75,"per_word":0.25,"probability":null,'
         '"stages":{"match":{"rank":2,"score":0.125},"align":null,"lexical":null},"uri":"a.png","text":null,'
         '"metadata":{"year":2020,"tags":["a"],"length":null},"size_px":[4,3],'
-        f'"evidence":[{word}],"found":null,"region_evidence":null,"parts":null}}'
+        f'"evidence":[{word}],"found":null,"region_evidence":null,"terms":null}}'
     )
     assert SEARCH_ANSWER.dump_json(answer).decode() == (
         f'{{"hits":[{hit}],"reranked":true,"fusion":0.5,"candidates":8,"generation":3,'
         '"degraded":[],"no_match":null,"probabilities_reliable":null,'
-        f'"unreliable_because":null,"unknown_fields":[],"parts":null,"suggestion":null,"took_ms":{took_ms}}}'
+        f'"unreliable_because":null,"unknown_fields":[],"terms":null,"suggestion":null,"took_ms":{took_ms}}}'
     )
 
 
@@ -97,10 +97,10 @@ def test_json_of_something_else_is_rejected(
     answer: SearchAnswer, path: tuple[Any, ...], value: object
 ) -> None:
     fields = json.loads(SEARCH_ANSWER.dump_json(answer))
-    part = fields
+    term = fields
     for name in path[:-1]:
-        part = part[name]
-    part[path[-1]] = value
+        term = term[name]
+    term[path[-1]] = value
     with pytest.raises(ValidationError):
         SEARCH_ANSWER.validate_json(json.dumps(fields))
 

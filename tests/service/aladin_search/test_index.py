@@ -118,19 +118,19 @@ def test_parts_are_described_as_they_are_given(
 ) -> None:
     hits = index.search(
         "a red dog",
-        all=[aladin_search.Part(image=query_photo, weight=0.5)],
+        all=[aladin_search.Term(image=query_photo, weight=0.5)],
         not_=["a car"],
         like=[image_ids[1], image_ids[1]],
     )
     assert hits.query == f"'a red dog', a photo, not 'a car', like item {image_ids[1]!r}"
-    assert hits.answer.parts is not None
-    assert [(part.role, part.text) for part in hits.answer.parts] == [
+    assert hits.answer.terms is not None
+    assert [(term.role, term.text) for term in hits.answer.terms] == [
         ("all", "a red dog"),
         ("all", None),
         ("not", "a car"),
         ("like", None),
     ]
-    # Without words, what is asked for is in the parts alone.
+    # Without words, what is asked for is in the terms alone.
     alone = index.search(like=[image_ids[1]], k=3)
     assert image_ids[1] not in alone.ids
     assert len(alone) == 3
@@ -140,8 +140,8 @@ def test_parts_are_described_as_they_are_given(
     ("given", "message"),
     [
         ({"text": "a", "id": "b"}, "expected exactly one of"),
-        ({"not_": ["a car"]}, "expected a part in all or like beside it, got none"),
-        ({"all": [aladin_search.Part()]}, "expected exactly one of"),
+        ({"not_": ["a car"]}, "expected a term in all or like beside it, got none"),
+        ({"all": [aladin_search.Term()]}, "expected exactly one of"),
         ({"text": "a", "not_": ["b"], "lexical": 1}, "lexical: expected a query of one text"),
         ({"id": "plain", "lexical": 1}, "lexical: expected a query of one text"),
     ],
@@ -193,9 +193,9 @@ def test_a_box_is_searched_for_by_a_photo_an_item_and_a_part(
     by_id = index.search(id="plain", box=box)
     assert by_id.ids == by_file.ids[1:]
     assert "a part of item 'plain'" in repr(by_id)
-    parts = index.search("a dog", all=[aladin_search.Part(id="plain", box=box)])
-    assert parts.answer.parts is not None
-    assert parts.answer.parts[1].box == box
+    terms = index.search("a dog", all=[aladin_search.Term(id="plain", box=box)])
+    assert terms.answer.terms is not None
+    assert terms.answer.terms[1].box == box
     for query in ({"text": "a dog"}, {"all": ["a dog"]}, {"id": "plain#0"}, {}):
         with pytest.raises(aladin_search.InputError):
             index.search(**query, box=box)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from aladin_service.client import (
     RefusedInputError,
     RetryPolicy,
     Search,
-    SearchPart,
+    SearchTerm,
     ServiceError,
     ServiceUnreachableError,
     TooBusyError,
@@ -130,12 +130,12 @@ def form_of(script: Script) -> dict[str, bytes]:
     header = f"Content-Type: {script.requests[-1].headers['content-type']}\r\n\r\n".encode()
     message = email.parser.BytesParser().parsebytes(header + script.bodies[-1])
     found: dict[str, bytes] = {}
-    parts = message.get_payload()
-    assert isinstance(parts, list)
-    for part in parts:
-        assert isinstance(part, email.message.Message)
-        name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
+    terms = message.get_payload()
+    assert isinstance(terms, list)
+    for term in terms:
+        assert isinstance(term, email.message.Message)
+        name = term.get_param("name", header="content-disposition")
+        content = term.get_payload(decode=True)
         assert isinstance(content, bytes)
         found[str(name)] = content
     return found
@@ -197,7 +197,7 @@ SENT: list[tuple[Any, Any, str, str, dict[str, Any]]] = [
         {"image": b"pixels", "box": b"[0.25, 0, 1, 0.5]", "sort": b"-taken_at"},
     ),
     (
-        call("search_images", all=["a dog", SearchPart(id="a", box=BOX, weight=2)], not_=["b"]),
+        call("search_images", all=["a dog", SearchTerm(id="a", box=BOX, weight=2)], not_=["b"]),
         ANSWER,
         *("POST", "search/images"),
         {
@@ -206,7 +206,7 @@ SENT: list[tuple[Any, Any, str, str, dict[str, Any]]] = [
         },
     ),
     (
-        call("search", Search(all=[SearchPart(image=b"xyz")], like=["a"])),
+        call("search", Search(all=[SearchTerm(image=b"xyz")], like=["a"])),
         ANSWER,
         *("POST", "search/images"),
         {"all": [{"image": "eHl6"}], "like": ["a"]},

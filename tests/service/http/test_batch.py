@@ -26,7 +26,7 @@ from aladin_service.http.app import create_app
 from aladin_service.http.routes import batch as batches
 from aladin_service.http.routes import search as searches
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered, PartsQuery, QueueName, SearchJob, TextQuery
+from aladin_service.search.job import Answered, QueueName, SearchJob, TermsQuery, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.health import WorkersHealth
 from aladin_service.work.worker import Job
@@ -65,8 +65,8 @@ class Gate:
         if isinstance(job.query, TextQuery):
             words = job.query.text
         else:
-            assert isinstance(job.query, PartsQuery)
-            first = job.query.parts[0].query
+            assert isinstance(job.query, TermsQuery)
+            first = job.query.terms[0].query
             assert isinstance(first, TextQuery)
             words = first.text
         if self.refuses is not None:
@@ -251,15 +251,15 @@ async def test_all_batches_together_hold_no_more_places_than_one_worker_takes() 
 
 
 def costly(kind: str, words: str) -> dict[str, Any]:
-    """A search of several parts, of one that is compared with all items, or of both."""
-    parts = [{"text": words}, *[{"text": "a dog"}] * 3]
+    """A search of several terms, of one that is compared with all items, or of both."""
+    terms = [{"text": words}, *[{"text": "a dog"}] * 3]
     if kind == "all":
         return {"target": "images", "text": words, "candidates": "exhaustive"}
     more = {"candidates": "exhaustive"} if kind == "both" else {}
-    return {"target": "images", "all": parts, "not": [{"text": "a car"}] * 2} | more
+    return {"target": "images", "all": terms, "not": [{"text": "a car"}] * 2} | more
 
 
-@pytest.mark.parametrize(("kind", "together"), [("all", 4), ("parts", 2), ("both", 1)])
+@pytest.mark.parametrize(("kind", "together"), [("all", 4), ("terms", 2), ("both", 1)])
 async def test_costly_searches_of_a_batch_take_more_places(kind: str, together: int) -> None:
     words = [f"w{number}" for number in range(8)]
     queries = [costly(kind, each) for each in words]
@@ -296,7 +296,7 @@ async def test_a_client_that_hangs_up_gives_its_places_back() -> None:
         assert (await client.post("/v1/search/batch", json=queries)).status_code == 200
 
 
-@pytest.mark.parametrize(("kind", "cost"), [("all", 4), ("parts", 6), ("both", 24)])
+@pytest.mark.parametrize(("kind", "cost"), [("all", 4), ("terms", 6), ("both", 24)])
 async def test_a_costly_search_costs_its_client_the_same_alone_and_in_a_batch(
     kind: str, cost: int
 ) -> None:

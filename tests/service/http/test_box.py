@@ -1,4 +1,4 @@
-"""Boxes of photos over HTTP: as queries, as parts, in explanations and drawings; refusals."""
+"""Boxes of photos over HTTP: as queries, as terms, in explanations and drawings; refusals."""
 
 from __future__ import annotations
 
@@ -86,22 +86,22 @@ async def test_texts_are_found_by_the_regions_inside(
 
 @pytest.mark.anyio
 async def test_a_box_is_a_part_among_others(service: Service, image_ids: list[str]) -> None:
-    parts = {
+    terms = {
         "all": [{"text": "a red dog"}, {"id": image_ids[2], "box": BOX, "weight": 2}],
         "not": [{"id": image_ids[4], "box": [0, 0, 1, 1]}],
     }
     async with service() as client:
-        answer = await found(client, "images", **parts)
-    assert [part["box"] for part in answer["parts"]] == [None, BOX, [0, 0, 1, 1]]
+        answer = await found(client, "images", **terms)
+    assert [term["box"] for term in answer["terms"]] == [None, BOX, [0, 0, 1, 1]]
     assert answer["hits"]
     for hit in answer["hits"]:
-        text, box, without = hit["parts"]
+        text, box, without = hit["terms"]
         assert (text["found"], text["region_evidence"]) == (None, None)
-        for part in (box, without):
-            scores = [each["score"] for each in part["region_evidence"]]
-            assert sum(scores) == pytest.approx(part["align"], abs=1e-4)
-            assert len(part["found"]) == 4
-        assert hit["score"] == pytest.approx(sum(p["score"] for p in hit["parts"]), abs=1e-4)
+        for term in (box, without):
+            scores = [each["score"] for each in term["region_evidence"]]
+            assert sum(scores) == pytest.approx(term["align"], abs=1e-4)
+            assert len(term["found"]) == 4
+        assert hit["score"] == pytest.approx(sum(p["score"] for p in hit["terms"]), abs=1e-4)
         assert hit["found"] is None
 
 

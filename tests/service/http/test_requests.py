@@ -149,10 +149,10 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
     [
         (
             {"text": "a", "image": "AAAA"},
-            "exactly one of text, image, id, regions, or the parts of a query, got text and image",
+            "exactly one of text, image, id, regions, or the terms of a query, got text and image",
         ),
         ({"text": "a", "id": "b"}, "got text and id"),
-        ({}, "id, regions, or the parts of a query, got none"),
+        ({}, "id, regions, or the terms of a query, got none"),
         ({"text": None}, "got none"),
         ({"text": "a", "colour": "red"}, "colour: unknown field"),
         ({"text": 7}, "text: Input should be a valid string"),

@@ -55,7 +55,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "probabilities_reliable",
         "unreliable_because",
         "unknown_fields",
-        "parts",
+        "terms",
         "suggestion",
         "took_ms",
     ]
@@ -76,7 +76,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
             "evidence",
             "found",
             "region_evidence",
-            "parts",
+            "terms",
         ]
         assert list(hit["stages"]) == ["match", "align", "lexical"]
         assert hit["stages"]["lexical"] is None

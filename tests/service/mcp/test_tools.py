@@ -138,12 +138,12 @@ async def test_hits_are_those_of_the_http_api_in_short(
         found = await agent.data("search", find=find, **given)
     assert found["found"] == find
     assert_same(found, answered)
-    roles = [part["role"] for part in answered["parts"] or []]
-    assert [part["role"] for part in found.get("parts", [])] == roles
+    roles = [term["role"] for term in answered["terms"] or []]
+    assert [term["role"] for term in found.get("terms", [])] == roles
     for hit, expected in zip(found["hits"], answered["hits"], strict=True):
-        if expected["parts"]:
-            scores = [part["score"] for part in expected["parts"]]
-            assert hit["parts"] == pytest.approx(scores, abs=1e-6)
+        if expected["terms"]:
+            scores = [term["score"] for term in expected["terms"]]
+            assert hit["terms"] == pytest.approx(scores, abs=1e-6)
         if expected["found"]:
             assert hit["found"] == pytest.approx(expected["found"], abs=1e-4)
 
@@ -227,7 +227,7 @@ async def test_pages_follow_one_another_until_the_last(
 async def test_a_negation_in_words_is_offered_split(opened: Opened) -> None:
     async with opened() as agent:
         found = await agent.data("search", query="a dog without a car")
-    assert [part["role"] for part in found["suggestion"]] == ["all", "not"]
+    assert [term["role"] for term in found["suggestion"]] == ["all", "not"]
 
 
 async def test_unknown_fields_of_a_filter_are_named(opened: Opened) -> None:

@@ -8,7 +8,7 @@ from aladin_index.search.results import (
     SearchAnswer,
     SearchHit,
     Stage,
-    SuggestedPart,
+    SuggestedTerm,
     TookMs,
 )
 from aladin_service.reports.tables import answer_lines
@@ -48,10 +48,10 @@ def test_the_pieces_of_a_word_are_one_line_with_their_sum() -> None:
 
 def test_a_split_is_offered_as_options_of_the_command() -> None:
     took = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
-    parts = [
-        SuggestedPart(role="all", text="a dog", source="a dog"),
-        SuggestedPart(role="not", text="red leash", source="without a red leash"),
-        SuggestedPart(role="not", text="collar", source="or a collar"),
+    terms = [
+        SuggestedTerm(role="all", text="a dog", source="a dog"),
+        SuggestedTerm(role="not", text="red leash", source="without a red leash"),
+        SuggestedTerm(role="not", text="collar", source="or a collar"),
     ]
     answer = SearchAnswer(
         hits=[],
@@ -60,7 +60,7 @@ def test_a_split_is_offered_as_options_of_the_command() -> None:
         candidates=1,
         generation=1,
         degraded=[],
-        suggestion=parts,
+        suggestion=terms,
         took_ms=took,
     )
     line = "to exclude what the words negate: 'a dog' --not 'red leash' --not collar"

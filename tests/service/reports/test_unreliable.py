@@ -10,7 +10,7 @@ from aladin_network.calibration.calibration import Unreliable
 from aladin_service.reports.tables import unreliable_reason
 
 
-@pytest.mark.parametrize("code", [*get_args(Unreliable), "several_parts", "box"])
+@pytest.mark.parametrize("code", [*get_args(Unreliable), "several_terms", "box"])
 def test_every_code_is_explained(code: str) -> None:
     assert len(unreliable_reason(code).split()) > 5
 

@@ -14,10 +14,10 @@ from aladin_index.items.filters import parse_filter
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.request import (
     ALL_DESCRIPTION,
-    MAX_PARTS,
+    MAX_TERMS,
     NOT_DESCRIPTION,
-    SearchPart,
     SearchRequest,
+    SearchTerm,
 )
 from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import AladinError, InputError, TextTooLongError
@@ -39,7 +39,7 @@ from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
 from aladin_service.search.job import Answered, SearchJob, TextQuery
 from aladin_service.work.workers import Workers
 
-# Of a part that is compared with all items, next to the candidates alone.
+# Of a term that is compared with all items, next to the candidates alone.
 _EXHAUSTIVE_COST = 4
 
 _OPTIONS = frozenset(OPTION_NAMES)
@@ -50,13 +50,13 @@ _DEFAULTS = SearchOptions()
 _TEXT_BYTES = 2048
 
 
-class PartBody(StrictBody, SearchPart):  # pyright: ignore[reportGeneralTypeIssues]
-    """A part of a query: exactly one of the first three fields, its box and its weight."""
+class TermBody(StrictBody, SearchTerm):  # pyright: ignore[reportGeneralTypeIssues]
+    """A term of a query: exactly one of the first three fields, its box and its weight."""
 
-    model_config = ConfigDict(title="QueryPart")
+    model_config = ConfigDict(title="QueryTerm")
 
     @model_validator(mode="after")
-    def _one_query(self) -> PartBody:
+    def _one_query(self) -> TermBody:
         try:
             self.check()
         except InputError as error:
@@ -65,14 +65,14 @@ class PartBody(StrictBody, SearchPart):  # pyright: ignore[reportGeneralTypeIssu
 
 
 # Validation ends at the first entry that is wrong or one too many: a body has room for 300,000.
-_Parts = Annotated[list[PartBody], Field(max_length=MAX_PARTS, fail_fast=True)]
+_Terms = Annotated[list[TermBody], Field(max_length=MAX_TERMS, fail_fast=True)]
 
 
 # The dataclass is frozen; the model that takes over its fields need not be.
 class SearchBody(StrictBody, SearchRequest):  # pyright: ignore[reportGeneralTypeIssues]
     """What to search for, and the options.
 
-    Exactly one of `text`, `image`, `id` and `regions` is given, or a query of several parts:
+    Exactly one of `text`, `image`, `id` and `regions` is given, or a query of several terms:
     `all`, `like` or both, and perhaps `not`.
     """
 
@@ -81,8 +81,8 @@ class SearchBody(StrictBody, SearchRequest):  # pyright: ignore[reportGeneralTyp
     )
 
     target: ClassVar[Target | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    all: _Parts | None = Field(default=None, description=ALL_DESCRIPTION)
-    not_: _Parts | None = Field(default=None, alias="not", description=NOT_DESCRIPTION)
+    all: _Terms | None = Field(default=None, description=ALL_DESCRIPTION)
+    not_: _Terms | None = Field(default=None, alias="not", description=NOT_DESCRIPTION)
 
     @model_validator(mode="after")
     def _one_query(self) -> SearchBody:
@@ -95,8 +95,8 @@ class SearchBody(StrictBody, SearchRequest):  # pyright: ignore[reportGeneralTyp
     @property
     def cost(self) -> int:
         """Number of plain searches that this one is as much work as."""
-        parts = max(1, len(self.all or ()) + len(self.not_ or ()))
-        return parts * (_EXHAUSTIVE_COST if self.candidates == "exhaustive" else 1)
+        terms = max(1, len(self.all or ()) + len(self.not_ or ()))
+        return terms * (_EXHAUSTIVE_COST if self.candidates == "exhaustive" else 1)
 
     def options(self) -> SearchOptions:
         given = self.model_fields_set & _OPTIONS

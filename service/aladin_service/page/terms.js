@@ -1,26 +1,26 @@
-// The parts of a query besides the text, photo or item in the field: chips that remove a part or
+// The terms of a query besides the text, photo or item in the field: chips that remove a term or
 // change its sign, a form that adds words, and the split of a negation that the service offers.
 
 import { at, make, makeButton } from "./elements.js";
 import { showPhoto } from "./photos.js";
-import { partName } from "./search.js";
+import { termName } from "./search.js";
 
 const PHOTO_PX = 96;
 const SIGNS = { all: "with", not: "without", like: "like" };
 const OPPOSITE = { all: "not", not: "all" };
 
-const chips = at("parts");
+const chips = at("terms");
 const form = at("refine");
 const toggle = at("refine-toggle");
 const words = at("refine-words");
 const split = at("split");
 
-let parts = [];
+let terms = [];
 let change = null;
 
-// onParts(difference): called with the fields of the search that changed.
-export function startParts(onParts) {
-  change = onParts;
+// onTerms(difference): called with the fields of the search that changed.
+export function startTerms(onTerms) {
+  change = onTerms;
   toggle.addEventListener("click", () => showForm(form.hidden));
   at("refine-close").addEventListener("click", () => {
     showForm(false);
@@ -46,25 +46,25 @@ function add(role) {
     return;
   }
   words.value = "";
-  change({ parts: [...parts.filter((part) => part.text !== text), { role, text }] });
+  change({ terms: [...terms.filter((term) => term.text !== text), { role, text }] });
 }
 
-// Show the parts of a search.
-export function showParts(search) {
-  ({ parts } = search);
-  chips.replaceChildren(...parts.map(chip), ...(search.whole === null ? [] : [undo(search.whole)]));
+// Show the terms of a search.
+export function showTerms(search) {
+  ({ terms } = search);
+  chips.replaceChildren(...terms.map(chip), ...(search.whole === null ? [] : [undo(search.whole)]));
   chips.hidden = chips.children.length === 0;
   if (search.query === null) showForm(false);
   hideSplit();
 }
 
-function chip(part) {
-  const { role } = part;
-  const name = partName(part);
-  const other = parts.filter((each) => each !== part);
-  const place = parts.indexOf(part);
+function chip(term) {
+  const { role } = term;
+  const name = termName(term);
+  const other = terms.filter((each) => each !== term);
+  const place = terms.indexOf(term);
   const drop = () => {
-    change({ parts: other });
+    change({ terms: other });
     focusChip(Math.min(place, other.length - 1), ".remove");
   };
   const remove = makeButton("", drop, {
@@ -73,30 +73,30 @@ function chip(part) {
     title: "Remove",
   });
   remove.append(make("span", { ariaHidden: "true" }, "×"));
-  const element = make("li", { className: `asked ${role}` }, signOf(part, name), pictureOf(part, name), remove);
+  const element = make("li", { className: `asked ${role}` }, signOf(term, name), pictureOf(term, name), remove);
   element.dataset.role = role;
   return element;
 }
 
-// What a part is to the hits; words can be wanted or unwanted, an example is always wanted.
-function signOf(part, name) {
-  const sign = SIGNS[part.role];
-  if (!(part.role in OPPOSITE)) return make("span", { className: "sign" }, sign);
-  const turned = { ...part, role: OPPOSITE[part.role] };
+// What a term is to the hits; words can be wanted or unwanted, an example is always wanted.
+function signOf(term, name) {
+  const sign = SIGNS[term.role];
+  if (!(term.role in OPPOSITE)) return make("span", { className: "sign" }, sign);
+  const turned = { ...term, role: OPPOSITE[term.role] };
   const other = SIGNS[turned.role];
   const turn = () => {
-    change({ parts: parts.map((each) => (each === part ? turned : each)) });
-    focusChip(parts.indexOf(turned), ".sign");
+    change({ terms: terms.map((each) => (each === term ? turned : each)) });
+    focusChip(terms.indexOf(turned), ".sign");
   };
   const ariaLabel = `${sign} “${name}”: change to ${other}`;
   return makeButton(sign, turn, { className: "sign", ariaLabel, title: `Change to “${other}”` });
 }
 
 // An example is known by its photo, the rest by its words.
-function pictureOf(part, name) {
-  if (part.of !== "images") return make("span", { className: "what", title: name }, name);
+function pictureOf(term, name) {
+  if (term.of !== "images") return make("span", { className: "what", title: name }, name);
   const photo = make("img", { alt: name, title: name });
-  showPhoto(photo, part.id, PHOTO_PX);
+  showPhoto(photo, term.id, PHOTO_PX);
   return photo;
 }
 
@@ -108,7 +108,7 @@ function focusChip(place, button) {
 
 function undo(whole) {
   const button = makeButton("Undo the split", () => {
-    change({ query: { text: whole }, parts: [] });
+    change({ query: { text: whole }, terms: [] });
     at("words").focus();
   }, { className: "quiet", title: `Search for “${whole}” as it stands` });
   return make("li", { className: "undo" }, button);
@@ -120,7 +120,7 @@ export function hideSplit() {
   split.hidden = true;
 }
 
-// Offer to search by the parts that a text with a negation was split into; null: there are none.
+// Offer to search by the terms that a text with a negation was split into; null: there are none.
 export function offerSplit(search, suggestion) {
   if (suggestion === null || suggestion === undefined) {
     hideSplit();
@@ -134,7 +134,7 @@ export function offerSplit(search, suggestion) {
     const added = negated.map(({ role, text }) => ({ role, text }));
     change({
       query: { text: wanted.text },
-      parts: [...search.parts, ...added],
+      terms: [...search.terms, ...added],
       whole: search.query.text,
     });
     focusChip(0, ".sign");

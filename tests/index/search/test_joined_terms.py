@@ -1,4 +1,4 @@
-"""Queries of several parts, against sums of the parts' scores over all items."""
+"""Queries of several terms, against sums of the terms' scores over all items."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def searcher(
     make_calibration: Callable[..., Calibration],
 ) -> Iterator[TwoStageSearcher]:
     """A calibrated index of photos and texts with random encodings."""
-    root = tmp_path_factory.mktemp("parts") / "index"
+    root = tmp_path_factory.mktemp("terms") / "index"
     photos, texts = [f"p{place}" for place in range(PHOTOS)], [f"t{place}" for place in range(9)]
     write_made_up(
         root,
@@ -48,10 +48,10 @@ def searcher(
 
 
 def ask(
-    searcher: TwoStageSearcher, *parts: tuple[Role, str, float], options: SearchOptions = ALL
+    searcher: TwoStageSearcher, *terms: tuple[Role, str, float], options: SearchOptions = ALL
 ) -> SearchAnswer:
-    """Search the photos by stored items as parts."""
-    query = tuple(searcher.stored_query(n)._replace(role=role, weight=w) for role, n, w in parts)
+    """Search the photos by stored items as terms."""
+    query = tuple(searcher.stored_query(n)._replace(role=role, weight=w) for role, n, w in terms)
     return searcher.search(query, "images", options)
 
 
@@ -75,8 +75,8 @@ def test_one_part_is_the_query_itself(searcher: TwoStageSearcher) -> None:
     assert [hit.id for hit in found.hits] == [hit.id for hit in plain.hits]
     scores = [hit.score for hit in plain.hits]
     assert [hit.score for hit in found.hits] == pytest.approx(scores, abs=1e-5)
-    assert plain.parts is None
-    assert plain.hits[0].parts is None
+    assert plain.terms is None
+    assert plain.hits[0].terms is None
 
 
 def test_the_score_is_the_weighted_sum_of_the_parts(searcher: TwoStageSearcher) -> None:
@@ -86,11 +86,11 @@ def test_the_score_is_the_weighted_sum_of_the_parts(searcher: TwoStageSearcher) 
     assert [hit.id for hit in found.hits] == sorted(expected, key=lambda n: -expected[n])
     for hit in found.hits:
         assert hit.score == pytest.approx(expected[hit.id], abs=1e-4)
-        assert hit.parts is not None
-        each = [part.score for part in hit.parts]
+        assert hit.terms is not None
+        each = [term.score for term in hit.terms]
         assert each == pytest.approx([one[hit.id], 2.5 * other[hit.id]], abs=1e-4)
-    assert found.parts is not None
-    assert [(p.role, p.weight, p.id) for p in found.parts] == [("all", 1, "t1"), ("all", 2.5, "t2")]
+    assert found.terms is not None
+    assert [(p.role, p.weight, p.id) for p in found.terms] == [("all", 1, "t1"), ("all", 2.5, "t2")]
 
 
 def test_a_part_that_hits_lack_counts_above_its_usual_level_alone(
@@ -123,32 +123,32 @@ EXAMPLES: list[tuple[Role, str, float]] = [
 
 
 def test_examples_move_the_words_of_a_text_and_are_no_hits(searcher: TwoStageSearcher) -> None:
-    parts: list[tuple[Role, str, float]] = [("all", "t1", 2.0), ("not", "t2", 1.0), *EXAMPLES]
-    found = ask(searcher, *parts, options=replace(ALL, explain=True))
+    terms: list[tuple[Role, str, float]] = [("all", "t1", 2.0), ("not", "t2", 1.0), *EXAMPLES]
+    found = ask(searcher, *terms, options=replace(ALL, explain=True))
     names = [hit.id for hit in found.hits]
     assert sorted(names) == sorted({f"p{n}" for n in range(PHOTOS)} - {"p3", "p4"})
-    assert [part.weight for part in found.parts or ()] == [2.0, -1.0, 0.375, 0.375]
+    assert [term.weight for term in found.terms or ()] == [2.0, -1.0, 0.375, 0.375]
     text = searcher.stored_query("t1").encoding.tokens[0]
     likes = [regions_of(searcher, name) for name in ("p3", "p4")]
     words = moved_words(text, likes)
     asked = AskedSearch(searcher.stored_query("t1"), "images", ALL)
     fusion = searcher.plan(asked, 0.0).terms[0].fusion
     unwanted = ask(searcher, ("all", "t2", 1.0), ("not", "t2", 1.0))
-    penalties = {hit.id: (hit.parts or ())[1].score for hit in unwanted.hits}
+    penalties = {hit.id: (hit.terms or ())[1].score for hit in unwanted.hits}
     for hit in found.hits:
         align = float((regions_of(searcher, hit.id) @ words.T).max(axis=0).sum())
-        assert hit.parts is not None
-        assert hit.parts[0].align == pytest.approx(align, abs=1e-3)
+        assert hit.terms is not None
+        assert hit.terms[0].align == pytest.approx(align, abs=1e-3)
         # The evidence is that of the moved words.
-        assert hit.parts[0].evidence is not None
-        assert sum(word.score for word in hit.parts[0].evidence) == pytest.approx(align, abs=1e-3)
+        assert hit.terms[0].evidence is not None
+        assert sum(word.score for word in hit.terms[0].evidence) == pytest.approx(align, abs=1e-3)
         expected = 2 * (align - fusion.align_mean) / fusion.align_std
-        assert hit.parts[0].score == pytest.approx(expected, abs=1e-2)
-        assert [part.score for part in hit.parts[2:]] == [0, 0]
+        assert hit.terms[0].score == pytest.approx(expected, abs=1e-2)
+        assert [term.score for term in hit.terms[2:]] == [0, 0]
         # What hits do not have is not moved.
         penalty = penalties[hit.id]
-        assert hit.parts[1].score == pytest.approx(penalty, abs=0.2)
-        assert hit.score == pytest.approx(sum(part.score for part in hit.parts), abs=1e-4)
+        assert hit.terms[1].score == pytest.approx(penalty, abs=0.2)
+        assert hit.score == pytest.approx(sum(term.score for term in hit.terms), abs=1e-4)
 
 
 def test_with_a_weight_of_the_fusion_both_stages_order_the_moved_words(
@@ -159,9 +159,9 @@ def test_with_a_weight_of_the_fusion_both_stages_order_the_moved_words(
     asked = AskedSearch(searcher.stored_query("t1"), "images", ALL)
     fusion = searcher.plan(asked, 0.0).terms[0].fusion
     for hit in found.hits:
-        assert hit.parts is not None
-        assert hit.parts[0].align is not None
-        expected = fusion.combine(hit.parts[0].align, hit.parts[0].match, 0.25)
+        assert hit.terms is not None
+        assert hit.terms[0].align is not None
+        expected = fusion.combine(hit.terms[0].align, hit.terms[0].match, 0.25)
         assert hit.score == pytest.approx(expected, abs=1e-4)
 
 
@@ -203,27 +203,27 @@ def test_the_first_stage_searches_the_weighted_sum_of_the_embeddings(
 
 @pytest.mark.parametrize("role", ["all", "not"])
 def test_pages_continue_each_other(searcher: TwoStageSearcher, role: Role) -> None:
-    parts: list[tuple[Role, str, float]] = [("all", "t1", 1.0), (role, "t2", 1.0)]
-    whole = ask(searcher, *parts, options=SearchOptions(k=30, candidates=8))
+    terms: list[tuple[Role, str, float]] = [("all", "t1", 1.0), (role, "t2", 1.0)]
+    whole = ask(searcher, *terms, options=SearchOptions(k=30, candidates=8))
     pages = [
-        ask(searcher, *parts, options=SearchOptions(k=6, offset=start, candidates=8))
+        ask(searcher, *terms, options=SearchOptions(k=6, offset=start, candidates=8))
         for start in range(0, 30, 6)
     ]
     assert [hit.id for page in pages for hit in page.hits] == [hit.id for hit in whole.hits]
 
 
 def test_all_items_are_candidates_on_request(searcher: TwoStageSearcher) -> None:
-    parts: list[tuple[Role, str, float]] = [("all", "t1", 1.0), ("not", "t2", 1.0)]
-    every = ask(searcher, *parts, options=SearchOptions(k=5, candidates="exhaustive"))
+    terms: list[tuple[Role, str, float]] = [("all", "t1", 1.0), ("not", "t2", 1.0)]
+    every = ask(searcher, *terms, options=SearchOptions(k=5, candidates="exhaustive"))
     assert every.candidates == PHOTOS
-    assert [h.id for h in every.hits] == [h.id for h in ask(searcher, *parts).hits[:5]]
+    assert [h.id for h in every.hits] == [h.id for h in ask(searcher, *terms).hits[:5]]
 
 
 def test_without_time_the_cosines_decide(searcher: TwoStageSearcher) -> None:
     options = SearchOptions(k=5, timeout_ms=1e-6)
     found = ask(searcher, ("all", "t1", 1.0), ("not", "t2", 1.0), options=options)
     assert (found.degraded, found.reranked, len(found.hits)) == (["rerank_timeout"], False, 5)
-    assert all(part.align is None for hit in found.hits for part in hit.parts or ())
+    assert all(term.align is None for hit in found.hits for term in hit.terms or ())
 
 
 def test_a_filter_that_leaves_nothing(searcher: TwoStageSearcher) -> None:
@@ -233,24 +233,24 @@ def test_a_filter_that_leaves_nothing(searcher: TwoStageSearcher) -> None:
 
 def test_there_is_no_probability_and_the_answer_says_so(searcher: TwoStageSearcher) -> None:
     found = ask(searcher, ("all", "t1", 1.0), ("not", "t2", 1.0))
-    assert (found.probabilities_reliable, found.unreliable_because) == (False, "several_parts")
+    assert (found.probabilities_reliable, found.unreliable_because) == (False, "several_terms")
     assert found.no_match is None
     assert {hit.probability for hit in found.hits} == {None}
 
 
 @pytest.mark.parametrize(
-    ("parts", "options", "message"),
+    ("terms", "options", "message"),
     [
-        ([("not", "t1", 1.0)], {}, "expected a part in all or like"),
+        ([("not", "t1", 1.0)], {}, "expected a term in all or like"),
         ([("all", "p1", 1.0), ("all", "p1", -1.0)], {}, "cancel each other"),
         ([("all", "t1", 1.0)], {"min_probability": 0.5}, "have no probability"),
     ],
 )
 def test_parts_that_are_no_query(
     searcher: TwoStageSearcher,
-    parts: list[tuple[Role, str, float]],
+    terms: list[tuple[Role, str, float]],
     options: dict[str, Any],
     message: str,
 ) -> None:
     with pytest.raises(InputError, match=message):
-        ask(searcher, *parts, options=SearchOptions(**options))
+        ask(searcher, *terms, options=SearchOptions(**options))

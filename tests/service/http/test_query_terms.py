@@ -1,4 +1,4 @@
-"""Queries of several parts over HTTP: their forms, their refusals, and bodies made at random."""
+"""Queries of several terms over HTTP: their forms, their refusals, and bodies made at random."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DOG, CAR = {"text": "a red dog"}, {"text": "a car"}
 
 
 @pytest.mark.anyio
-async def test_parts_of_all_kinds_in_json_in_a_form_and_in_a_batch(
+async def test_terms_of_all_kinds_in_json_in_a_form_and_in_a_batch(
     service: Service, data_file: Path, image_ids: list[str]
 ) -> None:
     photo = (data_file.parent / "photo-2.png").read_bytes()
@@ -37,7 +37,7 @@ async def test_parts_of_all_kinds_in_json_in_a_form_and_in_a_batch(
         by_form = (await client.post("/v1/search/images", files=multipart)).json()
         batch = {"queries": [body | {"target": "images", "k": 4}, DOG | {"target": "images"}]}
         answers = (await client.post("/v1/search/batch", json=batch)).json()["answers"]
-    roles = [(part["role"], part["weight"], part["text"], part["id"]) for part in answer["parts"]]
+    roles = [(term["role"], term["weight"], term["text"], term["id"]) for term in answer["terms"]]
     assert roles == [
         ("all", 2, "a red dog", None),
         ("all", 1, None, None),
@@ -50,15 +50,15 @@ async def test_parts_of_all_kinds_in_json_in_a_form_and_in_a_batch(
     assert len(found) == 3  # of six photos
     assert not {image_ids[0], image_ids[1], image_ids[4]} & set(found)
     for hit in answer["hits"]:
-        assert hit["score"] == pytest.approx(sum(part["score"] for part in hit["parts"]), abs=1e-4)
-        texts, photos = hit["parts"][0::2][:2], hit["parts"][1::2]
-        assert all(part["align"] is not None and part["evidence"] for part in texts)
-        assert all(part["align"] is None and part["evidence"] is None for part in photos)
+        assert hit["score"] == pytest.approx(sum(term["score"] for term in hit["terms"]), abs=1e-4)
+        texts, photos = hit["terms"][0::2][:2], hit["terms"][1::2]
+        assert all(term["align"] is not None and term["evidence"] for term in texts)
+        assert all(term["align"] is None and term["evidence"] is None for term in photos)
         words = [word["score"] for word in texts[0]["evidence"]]
         assert sum(words) == pytest.approx(texts[0]["align"], abs=1e-4)
     for other in (by_form, answers[0]):
         assert [hit["id"] for hit in other["hits"]] == found
-    assert answers[1]["parts"] is None
+    assert answers[1]["terms"] is None
 
 
 @pytest.mark.anyio
@@ -66,21 +66,21 @@ async def test_the_split_of_a_negation_is_offered_and_not_made(service: Service)
     async with service() as client:
         whole = (await client.post("/v1/search/images", json={"text": "a red dog, no car"})).json()
         roles = {"all": "a red dog", "not": "car"}
-        suggested = {part["role"]: part["text"] for part in whole["suggestion"]}
-        assert (suggested, whole["parts"]) == (roles, None)
-        # Its parts are those of a request.
+        suggested = {term["role"]: term["text"] for term in whole["suggestion"]}
+        assert (suggested, whole["terms"]) == (roles, None)
+        # Its terms are those of a request.
         body = {role: [{"text": text}] for role, text in suggested.items()}
-        parts = (await client.post("/v1/search/images", json=body)).json()
-        assert [part["text"] for part in parts["parts"]] == ["a red dog", "car"]
+        terms = (await client.post("/v1/search/images", json=body)).json()
+        assert [term["text"] for term in terms["terms"]] == ["a red dog", "car"]
         plain = (await client.post("/v1/search/images", json={"text": "a red dog"})).json()
-    assert (parts["suggestion"], plain["suggestion"]) == (None, None)
+    assert (terms["suggestion"], plain["suggestion"]) == (None, None)
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"not": [DOG]}, "expected a part in all or like beside it, got none"),
-        ({"all": []}, "or the parts of a query, got none"),
+        ({"not": [DOG]}, "expected a term in all or like beside it, got none"),
+        ({"all": []}, "or the terms of a query, got none"),
         ({"all": [DOG | {"weight": 0}]}, "weight"),
         ({"all": [DOG | {"weight": -1}]}, "weight"),
         ({"all": [{}] * 100_000}, "all.0: expected exactly one of text, image, id"),

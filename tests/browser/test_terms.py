@@ -1,4 +1,4 @@
-"""Queries of several parts on the page: words to add, examples, signs, the split of a negation."""
+"""Queries of several terms on the page: words to add, examples, signs, the split of a negation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TARGET_PX = 24  # WCAG 2.2, success criterion 2.5.8
 
 
 def ids_of(api: httpx.Client, **body: Any) -> list[str]:
-    """What the service finds for a query of several parts."""
+    """What the service finds for a query of several terms."""
     answer = api.post("/v1/search/images", json={"k": 24, **body}).raise_for_status()
     return [hit["id"] for hit in answer.json()["hits"]]
 
@@ -44,24 +44,24 @@ def test_words_are_added_turned_and_removed(page: SearchPage, api: httpx.Client)
     refine(page, "a dog", "Without")
     asked = {"all": [{"text": WORDS}, {"text": "a green circle"}], "not": [{"text": "a dog"}]}
     assert page.ids() == ids_of(api, **asked)
-    assert data_of(page.parts, "role") == ["all", "not"]
+    assert data_of(page.terms, "role") == ["all", "not"]
 
     with page.answer_shown():
-        page.parts.first.get_by_role("button", name="change to without").click()
+        page.terms.first.get_by_role("button", name="change to without").click()
     assert page.ids() == ids_of(
         api, all=[{"text": WORDS}], **{"not": [{"text": "a green circle"}, {"text": "a dog"}]}
     )
-    # The keyboard stays at the part that was changed.
-    expect(page.parts.first.locator(".sign")).to_be_focused()
+    # The keyboard stays at the term that was changed.
+    expect(page.terms.first.locator(".sign")).to_be_focused()
     with page.answer_shown():
         page.page.keyboard.press("Tab")
         page.page.keyboard.press("Enter")
     assert page.ids() == ids_of(api, all=[{"text": WORDS}], **{"not": [{"text": "a dog"}]})
-    expect(page.parts.first.locator(".remove")).to_be_focused()
+    expect(page.terms.first.locator(".remove")).to_be_focused()
     with page.answer_shown():
         page.page.keyboard.press("Enter")
     assert page.ids() == ids_of(api, text=WORDS)
-    expect(page.page.locator("#parts")).to_be_hidden()
+    expect(page.page.locator("#terms")).to_be_hidden()
 
 
 def test_hits_that_are_right_make_the_next_query(page: SearchPage, api: httpx.Client) -> None:
@@ -81,16 +81,16 @@ def test_hits_that_are_right_make_the_next_query(page: SearchPage, api: httpx.Cl
     assert page.ids() == ids_of(api, **asked)
     assert not {hits[0], hits[2]} & set(page.ids())
     expect(bar).to_be_hidden()
-    assert data_of(page.parts, "role") == ["like", "like"]
-    expect(page.parts.locator("img")).to_have_count(2)
+    assert data_of(page.terms, "role") == ["like", "like"]
+    expect(page.terms.locator("img")).to_have_count(2)
 
     with page.answer_shown():
-        page.parts.nth(1).get_by_role("button", name="Remove").click()
+        page.terms.nth(1).get_by_role("button", name="Remove").click()
     assert page.ids() == ids_of(api, all=[{"text": WORDS}], like=[hits[0]])
     # Other words have other examples.
     with page.answer_shown():
         page.ask("two dogs on a meadow")
-    expect(page.parts).to_have_count(0)
+    expect(page.terms).to_have_count(0)
 
 
 def test_hits_are_marked_from_the_viewer_and_marks_are_cleared(page: SearchPage) -> None:
@@ -109,7 +109,7 @@ def test_hits_are_marked_from_the_viewer_and_marks_are_cleared(page: SearchPage)
 def test_a_photo_and_words_are_one_query(page: SearchPage, photo: Path) -> None:
     page.open().find_photo(photo)
     answer = refine(page, "a red star", "With")
-    roles = [(part["role"], part["text"]) for part in answer["parts"]]
+    roles = [(term["role"], term["text"]) for term in answer["terms"]]
     assert roles == [("all", None), ("all", "a red star")]
     assert page.ids() == [hit["id"] for hit in answer["hits"]]
 
@@ -125,24 +125,24 @@ def test_the_address_has_the_parts(page: SearchPage, open_page: OpenPage, url: s
     other.page.goto(page.page.url)
 
     other.expect_hits([hit["id"] for hit in answer["hits"]])
-    assert data_of(other.parts, "role") == ["not", "like"]
-    expect(other.parts.first).to_contain_text("a dog & #1, +ünï")
+    assert data_of(other.terms, "role") == ["not", "like"]
+    expect(other.terms.first).to_contain_text("a dog & #1, +ünï")
     page.page.go_back()
     page.page.go_back()
     page.expect_hits([hit["id"] for hit in hits])
-    expect(page.parts).to_have_count(0)
+    expect(page.terms).to_have_count(0)
 
 
 @pytest.mark.parametrize(
-    "parts",
+    "terms",
     ["{no json", '{"role": "all"}', '[null, 3, {"role": "all"}, {"role": "like", "id": 3}]'],
 )
-def test_what_is_no_part_in_an_address_is_left_out(page: SearchPage, parts: str) -> None:
+def test_what_is_no_term_in_an_address_is_left_out(page: SearchPage, terms: str) -> None:
     hits = page.open().find(WORDS)["hits"]
     page.page.goto("about:blank")
-    page.open(urlencode({"text": WORDS, "parts": parts}))
+    page.open(urlencode({"text": WORDS, "terms": terms}))
     page.expect_hits([hit["id"] for hit in hits])
-    expect(page.parts).to_have_count(0)
+    expect(page.terms).to_have_count(0)
 
 
 def test_the_split_of_a_negation_is_offered_made_and_undone(
@@ -150,7 +150,7 @@ def test_the_split_of_a_negation_is_offered_made_and_undone(
 ) -> None:
     sentence = f"{WORDS} without a dog"
     whole = page.open().find(sentence)
-    assert whole["parts"] is None
+    assert whole["terms"] is None
     offer = page.page.locator("#split")
     expect(offer).to_contain_text("“without a dog”")
 
@@ -164,14 +164,14 @@ def test_the_split_of_a_negation_is_offered_made_and_undone(
         page.page.get_by_role("button", name="Undo the split").click()
     expect(page.words).to_have_value(sentence)
     assert page.ids() == [hit["id"] for hit in whole["hits"]]
-    expect(page.parts).to_have_count(0)
+    expect(page.terms).to_have_count(0)
     page.find(WORDS)
     expect(offer).to_be_hidden()
 
 
-def test_the_parts_have_scores_and_evidence(page: SearchPage) -> None:
-    parts = [{"role": "all", "text": "a blue square"}, {"role": "not", "text": "a dog"}]
-    page.open(urlencode({"text": "a red star", "parts": json.dumps(parts)}))
+def test_the_terms_have_scores_and_evidence(page: SearchPage) -> None:
+    terms = [{"role": "all", "text": "a blue square"}, {"role": "not", "text": "a dog"}]
+    page.open(urlencode({"text": "a red star", "terms": json.dumps(terms)}))
     page.show_details()
     with page.page.expect_response("**/v1/explain?*"):
         page.open_evidence(page.hits.first)
@@ -185,9 +185,9 @@ def test_the_parts_have_scores_and_evidence(page: SearchPage) -> None:
     expect(page.viewer.locator(".region.lit")).to_have_count(1)
     rows = page.viewer.locator("#viewer-scores div").all_inner_texts()
     facts = dict(row.replace("\u2212", "-").split("\n", 1) for row in rows)
-    parts_named = ["With a red star", "With a blue square", "Without a dog"]
-    assert list(facts)[-4:-1] == parts_named
-    added = sum(float(facts[name]) for name in parts_named)
+    terms_named = ["With a red star", "With a blue square", "Without a dog"]
+    assert list(facts)[-4:-1] == terms_named
+    added = sum(float(facts[name]) for name in terms_named)
     assert float(facts["Score"]) == pytest.approx(added, abs=2e-3)
 
 
@@ -210,13 +210,13 @@ def test_rare_words_are_found_where_they_are_written(page: SearchPage) -> None:
     with page.answer_shown() as again:
         page.page.reload()
     assert [hit["id"] for hit in again["hits"]] == [hit["id"] for hit in answer["hits"]]
-    # Of a query of several parts there are none.
+    # Of a query of several terms there are none.
     refine(page, "a dog", "Without")
     expect(weight).to_be_disabled()
     expect(page.error).to_be_hidden()
 
 
-def test_parts_under_a_thumb(open_page: OpenPage, url: str) -> None:
+def test_terms_under_a_thumb(open_page: OpenPage, url: str) -> None:
     phone = {"width": 320, "height": 640}
     page = open_page(url, viewport=phone, has_touch=True, is_mobile=True).open()
     page.find(WORDS)
@@ -224,17 +224,17 @@ def test_parts_under_a_thumb(open_page: OpenPage, url: str) -> None:
     with page.answer_shown():
         page.page.locator("#marks-search").tap()
     page.page.locator("#refine-toggle").tap()
-    page.page.locator("#refine-words").fill("a very long part of the query that is cut")
+    page.page.locator("#refine-words").fill("a very long term of the query that is cut")
     with page.answer_shown():
         page.page.locator("#refine-without").tap()
-    expect(page.parts).to_have_count(2)
+    expect(page.terms).to_have_count(2)
     too_wide = "document.documentElement.scrollWidth > window.innerWidth"
     assert not page.page.evaluate(too_wide)
-    for buttons in (page.parts.locator("button"), page.hits.first.locator(".mark")):
+    for buttons in (page.terms.locator("button"), page.hits.first.locator(".mark")):
         sizes = buttons.evaluate_all(
             "all => all.map((one) => one.getBoundingClientRect()).map((b) => [b.width, b.height])"
         )
         assert min(min(size) for size in sizes) >= TARGET_PX
     with page.answer_shown():
-        page.parts.first.locator(".remove").tap()
-    expect(page.parts).to_have_count(1)
+        page.terms.first.locator(".remove").tap()
+    expect(page.terms).to_have_count(1)
