@@ -21,7 +21,6 @@ from PIL import Image
 
 from aladin_index.building import builder
 from aladin_index.building.builder import build_index
-from aladin_index.engines import engine_index
 from aladin_index.generations import reader
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
@@ -83,7 +82,7 @@ def each_network_once() -> Iterator[None]:
         return loaded[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (builder, engine_index, reader):
+        for module in (builder, reader):
             patch.setattr(module, "load_for_inference", load)
         yield
 
