@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aladin_index.changes import writable
 from aladin_index.generations import collection_writer
-from aladin_index.upgrade import collection as upgraded
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.encoders import hf_image, hf_text
 from aladin_network.types import NullProgress
@@ -58,7 +58,7 @@ def arm(death: Death, progress: NullProgress) -> None:
         "fsync": os,
         "rmtree": shutil,
         "write_items": collection_writer,
-        "insert_items": upgraded,
+        "insert_items": writable,
     }.get(death.place, Path)
     deadly = Deadly(getattr(owner, death.place), death.at)
     if owner is not Path:

@@ -42,7 +42,7 @@ DEATHS = [
 # The same, with changes of the index between the death and the end.
 DEATHS_BESIDE_CHANGES = [
     Death("advance", 7),
-    Death("insert_items", 1),  # while a change is carried over
+    Death("insert_items", 2),  # while a change is carried over; the first is the change itself
     Death("replace", 7),  # before the carried changes and their generation are live
 ]
 SETTINGS = BuildSettings(batch_size=3, shard_items=6)
