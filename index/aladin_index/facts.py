@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
@@ -18,6 +18,8 @@ from aladin_network.calibration.figures import CalibrationFacts
 from aladin_network.types import Target, TokenDtype
 
 T = TypeVar("T")
+
+FieldValue = bool | int | float | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,3 +205,39 @@ def present(images: T | None, texts: T | None) -> dict[Target, T]:
     if texts is not None:
         found["texts"] = texts
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueRange:
+    """Values of one kind in a metadata field that is indexed for filters."""
+
+    kind: Literal["bool", "number", "text"]
+    least: Annotated[FieldValue, Field(description="Smallest value.")]
+    greatest: Annotated[FieldValue, Field(description="Largest value.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldCount:
+    """A value of a field, and how many items have it."""
+
+    value: FieldValue
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexField(ValueRange):
+    """The values of one kind in a metadata field that is indexed for filters."""
+
+    name: str
+    values: Annotated[
+        list[FieldCount] | None,
+        Field(description="All values, the most frequent first; null if there are more than 50."),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFields:
+    """The indexed fields of each collection by name, at most 100; null if there is none."""
+
+    images: list[IndexField] | None
+    texts: list[IndexField] | None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from aladin_index.facts import FieldValue, ValueRange
 from aladin_network.types import Target
 
 if TYPE_CHECKING:
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 Order = Literal["desc", "asc"]
-Value = bool | int | float | str
 
 
 class Item(NamedTuple):
@@ -35,23 +36,18 @@ class Item(NamedTuple):
     size_px: tuple[int, int] | None
 
 
-class Field(NamedTuple):
-    """The values of one kind in a metadata field.
+@dataclass(frozen=True, kw_only=True)
+class Field(ValueRange):
+    """The values of one kind in a metadata field, by the smallest and the largest.
 
     Attributes:
         name: Name of the field.
-        kind: Kind of the values.
-        least: Smallest value.
-        greatest: Largest value.
         counts: Number of items by value, the most frequent first, or None if there are more than
             50 values.
     """
 
     name: str
-    kind: Literal["bool", "number", "text"]
-    least: Value
-    greatest: Value
-    counts: dict[Value, int] | None
+    counts: dict[FieldValue, int] | None
 
 
 def every_item(

@@ -10,9 +10,11 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+from aladin_index.facts import ValueRange
 from aladin_index.items.filters import KIND_CODES, Kind
 
 # A field with more values is described by its range alone.
@@ -38,17 +40,14 @@ class FieldLine(NamedTuple):
     row: int
 
 
-class FieldValues(NamedTuple):
-    """The values of one kind in a field.
+@dataclass(frozen=True, kw_only=True)
+class FieldValues(ValueRange):
+    """The values of one kind in a field as they are stored: bools are numbers.
 
     Attributes:
-        kind: Kind of the values.
-        least: Smallest value.
-        greatest: Largest value.
         counts: Number of items by value, or None if there are more than `MAX_VALUES`.
     """
 
-    kind: Kind
     least: int | float | str
     greatest: int | float | str
     counts: dict[int | float | str, int] | None
@@ -119,7 +118,7 @@ def _joined(parts: list[FieldValues]) -> FieldValues:
     # Values of one kind can be compared.
     least = min((part.least for part in parts), key=_order)
     greatest = max((part.greatest for part in parts), key=_order)
-    return FieldValues(parts[0].kind, least, greatest, counts)
+    return FieldValues(kind=parts[0].kind, least=least, greatest=greatest, counts=counts)
 
 
 def _order(value: int | float | str) -> tuple[str, int | float]:
@@ -143,4 +142,4 @@ def _values(connection: sqlite3.Connection, field: int) -> Iterator[FieldValues]
             (field, code, MAX_VALUES + 1),
         ).fetchall()
         counts = dict(groups) if len(groups) <= MAX_VALUES else None
-        yield FieldValues(kind, least, greatest, counts)
+        yield FieldValues(kind=kind, least=least, greatest=greatest, counts=counts)

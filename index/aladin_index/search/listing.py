@@ -128,7 +128,7 @@ def _without(
     if not first:
         return None
     counts = dict(sorted(first.items())) if len(first) <= MAX_VALUES else None
-    return FieldValues(values.kind, min(first), max(last), counts)
+    return FieldValues(kind=values.kind, least=min(first), greatest=max(last), counts=counts)
 
 
 def _check_indexed(live: Listed, field: str) -> None:

@@ -108,34 +108,38 @@ class RegionEvidence:
     share: Annotated[float, Field(description="As that of a word, see `Evidence`.")]
 
 
+Cosines = Annotated[
+    list[float], Field(description="Cosine with each region, rounded to four decimals.")
+]
+
+
 @dataclass(frozen=True, kw_only=True)
-class RegionCosines:
-    """Something of a query, compared with every region of a photo."""
+class BestRegion:
+    """The region of a photo that fits something of a query best."""
 
     score: Annotated[float, Field(description="The scores add up to `align`.")]
     share: Annotated[
         float, Field(description="The score divided by the sum of all scores' absolute values.")
     ]
-    region: Annotated[int, Field(description="Region that fits it best.")]
-    cosines: Annotated[
-        list[float], Field(description="Cosine with each region, rounded to four decimals.")
-    ]
+    region: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class MappedWord(RegionCosines):
+class MappedWord(BestRegion):
     """A whole word of a text, compared with every region; its tokens' cosines are added up."""
 
     text: str
     start: Annotated[int, Field(description="First character of the word in the text.")]
     end: Annotated[int, Field(description="The character after its last.")]
+    cosines: Cosines
 
 
 @dataclass(frozen=True, kw_only=True)
-class MappedQueryRegion(RegionCosines):
+class MappedQueryRegion(BestRegion):
     """A region inside the box of the query's photo, compared with every region of another photo."""
 
     box: Annotated[Box, Field(description="In fractions of the query's photo.")]
+    cosines: Cosines
 
 
 @dataclass(slots=True, kw_only=True)
@@ -244,14 +248,20 @@ class SuggestedTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TookMs:
+class TotalMs:
     """Milliseconds by part; `total` also counts the time between the parts."""
 
     decode: float
     encode: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TookMs(TotalMs):
+    """Milliseconds by part of a search."""
+
     retrieve: float
     rerank: float
-    total: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ RetryPolicy                       how patient a client is
 ClientError and its kinds         see `aladin_service.client_errors`
 """
 
-from aladin_index.facts import IndexFacts
+from aladin_index.facts import IndexFacts, IndexFields
 from aladin_index.search.request import SearchRequest as Search
 from aladin_index.search.request import SearchTerm
 from aladin_index.search.results import SearchAnswer, SearchHit
@@ -29,7 +29,6 @@ from aladin_service.client_errors import (
 from aladin_service.search.answers import (
     Added,
     Deleted,
-    IndexFields,
     Item,
     ItemPage,
     ListedItem,

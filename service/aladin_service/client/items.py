@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
-from aladin_index.facts import IndexFacts
+from aladin_index.facts import IndexFacts, IndexFields
 from aladin_index.search.request import one_of
 from aladin_network.types import Target
 from aladin_service.client.calls import Call, Calls, Photo, form_body, read_as
@@ -19,7 +19,6 @@ from aladin_service.client.connection import LISTED_ITEMS, patience
 from aladin_service.client.pictures import PictureSource, again_with, given_files
 from aladin_service.search.answers import (
     Deleted,
-    IndexFields,
     Item,
     ItemPage,
     WordMapsAnswer,

@@ -21,6 +21,7 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent, ToolAnnotations
 from PIL import Image
 
+from aladin_index.facts import FieldValue, IndexField
 from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_service.client.calls import Photo
 from aladin_service.client.clients import AsyncAladinClient
@@ -33,7 +34,6 @@ from aladin_service.mcp.arguments import (
     SearchArguments,
     ShowArguments,
 )
-from aladin_service.search.answers import FieldValue, IndexField
 
 TOOL_NAMES = ("describe", "search", "show")
 

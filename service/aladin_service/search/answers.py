@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from aladin_index.search.results import Box, MappedQueryRegion, MappedWord
+from aladin_index.search.results import Box, MappedQueryRegion, MappedWord, TotalMs
 
 
 class Item(BaseModel):
@@ -40,35 +41,6 @@ class ItemPage(BaseModel):
     generation: int = Field(description="Generation of the index.")
 
 
-FieldValue = bool | int | float | str
-
-
-class FieldCount(BaseModel):
-    """A value of a field, and how many items have it."""
-
-    value: FieldValue
-    count: int
-
-
-class IndexField(BaseModel):
-    """The values of one kind in a metadata field that is indexed for filters."""
-
-    name: str
-    kind: Literal["bool", "number", "text"]
-    least: FieldValue = Field(description="Smallest value.")
-    greatest: FieldValue = Field(description="Largest value.")
-    values: list[FieldCount] | None = Field(
-        description="All values, the most frequent first; null if there are more than 50."
-    )
-
-
-class IndexFields(BaseModel):
-    """The indexed fields of each collection by name, at most 100; null if there is none."""
-
-    images: list[IndexField] | None
-    texts: list[IndexField] | None
-
-
 class MappedRegion(BaseModel):
     """A region of a photo."""
 
@@ -91,15 +63,13 @@ class WordMapsAnswer(BaseModel):
     found: Box | None = Field(default=None, description="Where the box was found in the photo.")
 
 
-class AddTookMs(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class AddTookMs(TotalMs):
     """Milliseconds by part."""
 
-    decode: float
-    encode: float
-    write: float = Field(
-        description="Time until everything was on disk, including waiting for others."
-    )
-    total: float
+    write: Annotated[
+        float, Field(description="Time until everything was on disk, including waiting for others.")
+    ]
 
 
 class Added(BaseModel):

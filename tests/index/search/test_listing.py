@@ -160,8 +160,8 @@ def test_many_values_are_described_by_their_range(
     write_made_up(tmp_path / "index", images=made_up(ids, n=list(range(60)), few=[1, 2] * 30))
     with open_index(tmp_path / "index") as index:
         assert index.collection("images").list_fields() == {
-            "few": [FieldValues("number", 1, 2, {1: 30, 2: 30})],
-            "n": [FieldValues("number", 0, 59, None)],
+            "few": [FieldValues(kind="number", least=1, greatest=2, counts={1: 30, 2: 30})],
+            "n": [FieldValues(kind="number", least=0, greatest=59, counts=None)],
         }
 
 

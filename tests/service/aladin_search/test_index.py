@@ -99,9 +99,12 @@ def test_fields_are_described_with_their_values(
     file.write_text(json.dumps({"id": "a", "image": "more/new.png", "metadata": metadata}) + "\n")
     with aladin_search.build(file, model=tiny_checkpoint, out=tmp_path / "index") as index:
         assert index.fields() == [
-            aladin_search.Field("day", "text", "2024-05-31", "2024-05-31", {"2024-05-31": 1}),
-            aladin_search.Field("seen", "bool", True, True, {True: 1}),
-            aladin_search.Field("size", "number", 1, 2, {1: 1, 2: 1}),
+            aladin_search.Field(name=name, kind=kind, least=least, greatest=greatest, counts=counts)
+            for name, kind, least, greatest, counts in (
+                ("day", "text", "2024-05-31", "2024-05-31", {"2024-05-31": 1}),
+                ("seen", "bool", True, True, {True: 1}),
+                ("size", "number", 1, 2, {1: 1, 2: 1}),
+            )
         ]
         assert index.fields()[1].least is True
         with pytest.raises(aladin_search.NoSuchTargetError):

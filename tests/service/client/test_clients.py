@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import httpx
@@ -307,7 +308,7 @@ def test_answers_are_read(ask: Ask) -> None:
     assert (maps.align, maps.regions[0].box) == (0.5, (0, 0, 0.5, 1))
     assert (maps.words[0].region, maps.words[0].cosines) == (1, [0.125, 0.5])
     fields = ask(script, "index_fields")
-    assert ([field.model_dump() for field in fields.images], fields.texts) == ([years], None)
+    assert ([asdict(field) for field in fields.images], fields.texts) == ([years], None)
 
 
 def test_a_picture_is_its_path_its_open_file_or_its_bytes(ask: Ask, tmp_path: Any) -> None:

@@ -59,7 +59,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "suggestion",
         "took_ms",
     ]
-    assert list(answer["took_ms"]) == ["decode", "encode", "retrieve", "rerank", "total"]
+    assert set(answer["took_ms"]) == {"decode", "encode", "retrieve", "rerank", "total"}
     assert [hit["rank"] for hit in answer["hits"]] == [1, 2]
     for hit in answer["hits"]:
         assert list(hit) == [

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, cast
 
 from fastapi import Query
 
+from aladin_index.facts import FieldCount, IndexField, IndexFields
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.search.collection import ListOrder
@@ -17,13 +18,7 @@ from aladin_network.types import Target
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
-from aladin_service.search.answers import (
-    FieldCount,
-    IndexField,
-    IndexFields,
-    ItemPage,
-    ListedItem,
-)
+from aladin_service.search.answers import ItemPage, ListedItem
 from aladin_service.work.jobs import ListFields, ListItems
 
 router = ServiceRouter(prefix="/v1")
