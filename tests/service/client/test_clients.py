@@ -435,7 +435,9 @@ def test_many_items_are_added_in_bounded_requests(ask: Ask) -> None:
         (500, ServiceError),
     ],
 )
-def test_errors_are_told_by_kind(ask: Ask, status: int, kind: type[ServiceError]) -> None:
+def test_errors_have_the_class_of_their_status(
+    ask: Ask, status: int, kind: type[ServiceError]
+) -> None:
     script = Script(error(status, "some_code"))
     with pytest.raises(ClientError) as caught:
         ask(script, "search_images", "a dog")
@@ -446,7 +448,7 @@ def test_errors_are_told_by_kind(ask: Ask, status: int, kind: type[ServiceError]
     assert caught.value.request_id == "r-1"
 
 
-def test_who_forgot_the_key_is_told_where_it_is_taken_from(
+def test_a_missing_key_names_the_variable_it_is_read_from(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ALADIN_API_KEY", raising=False)

@@ -40,7 +40,7 @@ def test_waits_are_anywhere_below_their_upper_end() -> None:
     assert waits == [0.025, 0.05, 0.1]
 
 
-def test_what_the_service_asks_for_is_waited_for_and_a_little_more() -> None:
+def test_a_client_waits_as_long_as_the_service_asks_and_a_little_more() -> None:
     tries, _ = attempts()
     assert tries.after_answer(429, "overloaded", 7.0) == pytest.approx(7.1)
     assert tries.after_answer(503, "index_not_ready", 0.0) == pytest.approx(0.1)
@@ -86,7 +86,7 @@ def test_a_broken_attempt_is_made_again_only_where_it_does_no_harm(
 
 
 @pytest.mark.parametrize("code", ["worker_died", "engine_unavailable"])
-def test_who_ended_or_did_not_answer_may_have_made_the_change(code: str) -> None:
+def test_a_change_whose_service_ended_or_did_not_answer_may_have_been_made(code: str) -> None:
     for again, wait in (("always", 0.1), ("unless_begun", None)):
         tries, _ = attempts(again=again)
         assert tries.after_answer(503, code, None) == wait

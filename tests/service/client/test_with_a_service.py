@@ -130,7 +130,7 @@ def test_a_photo_that_is_not_in_the_index_is_drawn_with_a_text(
             client.explain_png("plain", query_id="bike 2?")
 
 
-def test_what_is_added_is_found_and_what_is_deleted_is_not(
+def test_added_items_are_found_and_deleted_ones_are_not(
     url: str, query_photo: Image.Image, encoded: Callable[..., bytes], tmp_path: Path
 ) -> None:
     file = tmp_path / "new.png"

@@ -102,7 +102,7 @@ def test_an_index_is_calibrated_with_photos_that_it_lacks(
         (["--split", "test"], "expected at least 20 photos with captions, found 6"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_calibrations_are_refused(
     tiny_checkpoint: Path, data: Path, words: list[str], message: str
 ) -> None:
     result = calibrate(tiny_checkpoint, data, *words)

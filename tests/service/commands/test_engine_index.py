@@ -85,7 +85,7 @@ def test_an_evaluation_is_that_of_the_index_that_was_pushed(
 
 
 @pytest.mark.usefixtures("options")
-def test_what_needs_files_is_refused_and_changes_nothing(
+def test_commands_that_need_files_are_refused_and_change_nothing(
     world: EngineWorld, pushed: EngineWorld, tiny_checkpoint: Path, data_file: Path, tmp_path: Path
 ) -> None:
     folder, out = world.folder, tmp_path / "out"

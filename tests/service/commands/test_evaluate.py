@@ -208,7 +208,7 @@ def test_the_table_says_what_the_index_gains(
     assert "text to image 100.0 %, image to text 100.0 %" in shown
 
 
-def test_what_does_not_belong_together(
+def test_unknown_splits_and_data_of_another_index_are_refused(
     tiny_checkpoint: Path, data_file: Path, tmp_path: Path
 ) -> None:
     index = tmp_path / "index"

@@ -103,7 +103,7 @@ def test_search_shows_both_stages_and_the_evidence(built: Path) -> None:
     assert len(lines) == 1 + 3 * (1 + len(spans))
 
 
-def test_a_photo_finds_texts_unless_told_otherwise(built: Path, data_file: Path) -> None:
+def test_a_photo_finds_texts_unless_a_target_is_given(built: Path, data_file: Path) -> None:
     photo = data_file.parent / "photo-3.png"
     texts = json.loads(aladin("search", built, "--image", photo, "--json").stdout)
     assert all("#" in hit["id"] and hit["uri"] is None for hit in texts["hits"])

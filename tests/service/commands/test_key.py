@@ -34,14 +34,14 @@ def test_the_key_alone_is_on_stdout(file: Path) -> None:
     assert secret not in result.stderr
 
 
-def test_a_key_reads_unless_it_is_told_what_else(file: Path) -> None:
+def test_a_key_without_scopes_may_read(file: Path) -> None:
     run("add", "web", "--keys", file)
     (key,) = read_keys(file)
     assert key.scopes == {"read"}
     assert (key.requests_per_s, key.burst) == (None, None)
 
 
-def test_the_list_tells_neither_keys_nor_digests(file: Path) -> None:
+def test_the_list_shows_neither_keys_nor_digests(file: Path) -> None:
     secret = run("add", "ci", "--keys", file, "--rate", "0.5", "--burst", "4").stdout.strip()
     listed = run("list", "--keys", file, "--json")
     (key,) = json.loads(listed.stdout)

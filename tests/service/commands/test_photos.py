@@ -244,7 +244,7 @@ def test_only_long_work_has_progress(capsys: pytest.CaptureFixture[str]) -> None
     assert line.startswith("200/200 photos, in ") and "read_s" not in line
 
 
-def test_a_second_start_tells_the_address_of_the_first(
+def test_a_second_start_prints_the_address_of_the_first(
     libraries: Path, folder: Path, opened: list[tuple[Library, Any]], clip_folder: Path
 ) -> None:
     words = (folder, "--model", clip_folder, "--no-browser")
@@ -388,7 +388,7 @@ def test_commands_take_a_library_by_its_name_or_its_folder(
     assert str(library.index) in both.stderr and str(other.index) in both.stderr
 
 
-def test_words_without_quotes_are_told_of() -> None:
+def test_words_without_quotes_are_named_in_the_error() -> None:
     refused = CliRunner().invoke(app, ["search", "INDEX", "two", "dogs"])
     assert refused.exit_code == 2
     assert 'put several words that belong together in quotes: "two dogs"' in refused.stderr

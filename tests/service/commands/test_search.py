@@ -66,7 +66,7 @@ def test_both_ways_print_the_same(
     assert aladin("--url", url, *words).splitlines()[0].split()[:2] == ["rank", "score"]
 
 
-def test_a_calibrated_index_tells_probabilities(calibrated_index: Path) -> None:
+def test_a_calibrated_index_prints_probabilities(calibrated_index: Path) -> None:
     words = (calibrated_index, "a red dog", "-k", "3")
     answer = json.loads(aladin(*words, "--json"))
     heading, *lines = aladin(*words).splitlines()
@@ -165,7 +165,7 @@ def test_both_ways_draw_the_same(
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_said_and_leaves_no_file(
+def test_an_impossible_drawing_is_refused_and_leaves_no_file(
     index_folder: Path, tmp_path: Path, words: list[str], says: str
 ) -> None:
     words = [str(tmp_path / word) if word.startswith("x.") else word for word in words]
@@ -208,7 +208,7 @@ def test_a_place_that_cannot_be_written_is_named(index_folder: Path, tmp_path: P
         (["--url", "URL", "a dog", "--min-probability", "0.5"], "the index is not calibrated"),
     ],
 )
-def test_the_users_mistakes(url: str, words: list[str], says: str) -> None:
+def test_mistakes_are_one_line_and_exit_code_two(url: str, words: list[str], says: str) -> None:
     words = [url if word == "URL" else word for word in words]
     result = CliRunner().invoke(app, ["search", *words])
     assert result.exit_code == 2

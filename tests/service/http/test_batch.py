@@ -168,7 +168,7 @@ async def test_the_log_tells_the_batch_s_own_error_and_how_many_of_its_searches_
     ]
 
 
-async def test_what_is_no_search_is_an_error_of_its_own(service: Service) -> None:
+async def test_an_invalid_search_of_a_batch_is_an_error_of_its_own(service: Service) -> None:
     queries = [{"text": "a dog"}, 3, {"target": "sounds", "text": "a dog"}]
     async with service() as client:
         response = await client.post("/v1/search/batch", json={"queries": queries})
@@ -189,7 +189,7 @@ async def test_what_is_no_search_is_an_error_of_its_own(service: Service) -> Non
         ([], "Input should be an object"),
     ],
 )
-async def test_what_is_no_batch_is_refused_whole(
+async def test_an_invalid_batch_is_refused_as_a_whole(
     service: Service, body: Any, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "MAX_QUERIES", 3)
@@ -391,7 +391,7 @@ async def test_without_an_index_the_whole_batch_is_told_so(error: AladinError, c
         assert response.json()["error"]["code"] == code
 
 
-async def test_what_fails_unforeseen_fails_alone_and_tells_nothing(
+async def test_an_unforeseen_error_fails_one_search_and_shows_no_internals(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with gated(line=9) as (gate, client):

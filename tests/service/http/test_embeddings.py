@@ -184,7 +184,7 @@ async def test_wrong_requests(service: Service) -> None:
             assert part in error["message"]
 
 
-async def test_what_is_no_photo_and_what_is_too_large(
+async def test_other_files_and_photos_that_are_too_large_are_refused(
     service: Service, query_photo: Image.Image, encoded: Encoded
 ) -> None:
     photo = data_url(encoded(query_photo))  # of 64 x 48 pixels

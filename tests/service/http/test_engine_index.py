@@ -139,7 +139,7 @@ async def test_items_and_their_photos_are_there(service: Service, pushed: Engine
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "unknown_id")
 
 
-async def test_what_is_added_is_found_and_what_is_deleted_is_not(client: httpx.AsyncClient) -> None:
+async def test_added_items_are_found_and_deleted_ones_are_not(client: httpx.AsyncClient) -> None:
     item = {"items": [{"id": "new", "text": "a yellow bird", "metadata": {"bird": True}}]}
     added = await client.post("/v1/items/texts", json=item)
     assert (added.status_code, added.json()["added"]) == (201, ["new"])

@@ -116,7 +116,7 @@ async def test_a_photo_is_drawn_upright(
     assert as_it_lies.size != upright.size
 
 
-async def test_who_has_the_drawing_is_told_so_until_it_is_another(service: Service) -> None:
+async def test_a_client_with_the_drawing_gets_304_until_it_changes(service: Service) -> None:
     async with service() as client:
         params = {"text": TEXT, "id": "plain"}
         first = await client.get("/v1/explain.png", params=params)

@@ -172,7 +172,7 @@ def test_many_faults_of_a_call_are_counted(agent: Any) -> None:
 
 
 @pytest.mark.parametrize("k", [0, 51, 1_000_000, "many", None, [3]])
-def test_an_agent_that_asks_for_a_million_hits_is_told_the_limit(agent: Any, k: Any) -> None:
+def test_an_agent_that_asks_for_a_million_hits_gets_the_limit(agent: Any, k: Any) -> None:
     call = {"name": "search", "arguments": {"query": "a red dog", "k": k}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
     result = agent(json.dumps(message)).json()["result"]

@@ -120,7 +120,7 @@ async def test_an_agent_finds_looks_and_checks(connect: Connect, url: str) -> No
         assert best not in [hit["id"] for hit in similar.structured_content["hits"]]
 
 
-async def test_a_model_is_told_what_is_wrong(connect: Connect) -> None:
+async def test_a_wrong_call_gets_its_reason(connect: Connect) -> None:
     async with connect() as client:
         for name, arguments, message in (
             ("search", {"query": "a dog", "k": 10**6}, "k: Input should be less than"),

@@ -195,7 +195,7 @@ def test_towers_that_do_not_belong_together_get_new_heads(
     assert checkpoint.fusion.text_to_image.weight == 0
 
 
-def test_what_cannot_be_converted(naflex: PreTrainedModel, tmp_path: Path) -> None:
+def test_impossible_conversions_are_refused(naflex: PreTrainedModel, tmp_path: Path) -> None:
     del naflex
     words = ["convert", "towers", str(tmp_path / "source"), "--out"]
     size = CliRunner().invoke(app, [*words, str(tmp_path / "new"), "--size", "64"])

@@ -30,7 +30,7 @@ def test_an_index_without_a_calibration_says_so(index_folder: Path) -> None:
     assert json.loads(info(index_folder, "--json").stdout)["calibration"] is None
 
 
-def test_a_calibration_is_told_with_what_it_is_worth(calibrated_index: Path) -> None:
+def test_a_calibration_is_shown_with_its_figures(calibrated_index: Path) -> None:
     result = info(calibrated_index)
     shown = " ".join(result.stdout.split())
     assert "fitted on data captions.jsonl, split val, photos 40, texts 40," in shown

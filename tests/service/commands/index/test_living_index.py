@@ -114,7 +114,7 @@ def test_a_build_says_what_it_leaves_behind(index: Path, data_file: Path) -> Non
     assert "plain" not in hits(index)
 
 
-def test_what_is_missing_is_said(index: Path, tmp_path: Path) -> None:
+def test_missing_items_and_sources_are_named(index: Path, tmp_path: Path) -> None:
     assert "--images, --texts or both" in run("index", "add", index, code=2)
     assert "at least one ID" in run("index", "delete", index, "--target", "texts", code=2)
     empty = tmp_path / "empty"
@@ -128,7 +128,7 @@ def test_what_is_missing_is_said(index: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("collection", ["--images", "--texts"])
-def test_metadata_that_is_too_large_is_told_and_may_be_allowed(
+def test_metadata_that_is_too_large_is_named_and_may_be_allowed(
     index: Path, data_file: Path, tmp_path: Path, collection: str
 ) -> None:
     photo = str(data_file.parent / "photo-1.png")

@@ -103,7 +103,7 @@ def test_folders_and_lists_one_after_another(
     assert len(ids(index)) == 6 + len(of_list)
 
 
-def test_what_cannot_be_one_index_is_refused(
+def test_sources_that_cannot_be_one_index_are_refused(
     tiny_checkpoint: Path, photos: Path, tmp_path: Path
 ) -> None:
     build = ["index", "build", "--model", tiny_checkpoint, "--out", tmp_path / "index", "--images"]

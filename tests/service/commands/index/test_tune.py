@@ -70,7 +70,7 @@ def test_queries_of_a_file(built: Path, data_file: Path, tmp_path: Path, kind: s
     assert tuned["texts"]["tuning"]["queries"] == 6
 
 
-def test_what_was_not_reached_is_a_warning(built: Path) -> None:
+def test_a_goal_that_was_not_reached_is_a_warning(built: Path) -> None:
     few = ["--at", "1", "--candidates", "1", "--fidelity", "1"]
     result = aladin("index", "tune", built, *few)
     assert "warning: images: 1 candidates keep 0." in result.stderr
@@ -100,7 +100,7 @@ def test_a_file_without_queries_is_refused(built: Path, tmp_path: Path) -> None:
     assert "expected texts or photos" in result.stderr
 
 
-def test_the_network_runs_where_it_is_told(
+def test_the_network_runs_on_the_device_of_the_option(
     built: Path, data_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
