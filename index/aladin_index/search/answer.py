@@ -98,8 +98,8 @@ def _answer(
         terms=_answer_terms(plan) if plan.is_joined else None,
         suggestion=suggest_split(text) if NEGATION_WORD.search(text) else None,
         took_ms=TookMs(
-            decode=sum(term.decode_ms for term in plan.query),
-            encode=max(term.encode_ms for term in plan.query),
+            decode=sum([term.decode_ms for term in plan.query]),
+            encode=max([term.encode_ms for term in plan.query]),
             retrieve=1000 * (times.retrieved_s - times.began_s),
             rerank=1000 * (times.ranked_s - times.retrieved_s + explain_s),
             total=1000 * (time.monotonic() - plan.received_s),

@@ -74,17 +74,21 @@ def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -
         match = match[places]
     best = ordered_page(scored.total, match, blocks, found.page)
     among_all = best if places is None else places[best]
-    match_ranks = 1 + among_all if found.are_nearest else ranks_at(among_all, found.match)
+    if found.are_nearest:
+        match_ranks = among_all + (found.start + 1)
+    else:
+        match_ranks = found.start + ranks_at(among_all, found.match)
     ranking = Ranking(
         rows=found.rows[among_all],
         scores=scored.total[best],
         match=match[best],
-        match_ranks=found.start + match_ranks,
+        match_ranks=match_ranks,
     )
     terms = [each.take(best) for each in scored.terms]
     if scored.align is not None:
         if scored.total is scored.align:
-            align_ranks = found.start + found.page.start + np.arange(1, len(best) + 1)
+            first = found.start + found.page.start + 1
+            align_ranks = np.arange(first, first + len(best))
         else:
             align_ranks = found.start + ranks_at(best, scored.align, blocks)
         ranking = ranking._replace(align=scored.align[best], align_ranks=align_ranks)

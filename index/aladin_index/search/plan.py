@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,7 @@ from aladin_network.errors import InputError, ShapeError
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, Direction
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """What the stages of one search need.
 
     Attributes:
@@ -122,7 +121,7 @@ class Planner:
             terms = weighed(terms)
             embedding, hubs = joined_embedding(terms)
             terms = move_words(terms, options)
-        crosses, aligns = any(t.crosses for t in terms), any(t.aligns for t in terms)
+        crosses, aligns = True in [t.crosses for t in terms], True in [t.aligns for t in terms]
         is_judged = self._calibration is not None and crosses
         block, is_exhaustive = self._block(terms, collection, options)
         timeout_ms = options.timeout_ms
@@ -220,7 +219,7 @@ def _first_stage(terms: Sequence[TermPlan], options: SearchOptions) -> SecondSta
     [term] = choosing
     # Bounds are those of words with regions: regions that search photos have none.
     ranks = term.term.role is None and options.rerank and term.crosses and term.weight != 0
-    return term.stage._replace(ranks=ranks)
+    return SecondStageQuery(term.stage.tokens, term.stage.modality, ranks)
 
 
 def _check_fit(
