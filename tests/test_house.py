@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from benchmarks.house import PHOTO_BUDGET, QUERY_BUDGET, ROOT, Budget, Rule, static_rules
+from benchmarks.house import COUNTED_REQUESTS, ROOT, CountedRequest, Rule, static_rules
 from benchmarks.lib.processes import in_fresh_process
 from benchmarks.lib.recorded_calls import Call, RequestCalls, record_requests
 from benchmarks.lib.source_tree import SourceTree
@@ -38,31 +40,32 @@ def test_every_rule_is_tested(rules: dict[str, Rule]) -> None:
 
 
 @pytest.fixture(scope="module")
-def requests() -> RequestCalls:
-    """Our functions that a text query and a new photo run through.
+def requests() -> dict[bool, RequestCalls]:
+    """Our functions that requests run through, by whether graphs compute the network.
 
-    They are recorded in a process of its own: caches that other tests have filled change the way.
+    They are recorded in processes of their own: caches that other tests have filled change the way.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("ALADIN_RUNTIME")
-        return in_fresh_process(record_requests, ROOT)
+        by_torch = partial(record_requests, by_graphs=False)
+        return {
+            True: in_fresh_process(record_requests, ROOT),
+            False: in_fresh_process(by_torch, ROOT),
+        }
 
 
-def within(calls: list[Call], budget: Budget) -> bool:
-    files = {call.file for call in calls}
-    return 0 < len(calls) <= budget.functions and 0 < len(files) <= budget.files
-
-
-def test_a_text_query_over_http_runs_through_few_functions(requests: RequestCalls) -> None:
-    assert within(requests.query, QUERY_BUDGET), requests.query
-
-
-def test_a_photo_that_is_added_over_http_runs_through_few_functions(
-    requests: RequestCalls,
+@pytest.mark.parametrize("by_graphs", [True, False])
+@pytest.mark.parametrize("request_", COUNTED_REQUESTS, ids=lambda each: each.field)
+def test_a_request_runs_through_few_functions(
+    requests: dict[bool, RequestCalls], request_: CountedRequest, by_graphs: bool
 ) -> None:
-    assert within(requests.photo, PHOTO_BUDGET), requests.photo
+    calls: list[Call] = getattr(requests[by_graphs], request_.field)
+    files = {call.file for call in calls}
+    budget = request_.by_graphs if by_graphs else request_.by_torch
+    assert 0 < len(calls) <= budget.functions, calls
+    assert 0 < len(files) <= budget.files, calls
 
 
-def test_calls_of_worker_threads_are_counted(requests: RequestCalls) -> None:
-    called = {call.name.split(".")[-1] for call in requests.query}
+def test_calls_of_worker_threads_are_counted(requests: dict[bool, RequestCalls]) -> None:
+    called = {call.name.split(".")[-1] for call in requests[True].query}
     assert {"encode_texts", "search_all"} <= called

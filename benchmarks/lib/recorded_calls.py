@@ -61,15 +61,17 @@ class Call(NamedTuple):
 
 
 class RequestCalls(NamedTuple):
-    """Calls of the two requests that are counted.
+    """Calls of the requests that are counted.
 
     Attributes:
         query: Calls of a text query for photos.
         photo: Calls of a photo that is added to the index.
+        explain: Calls of a text's explanation of a photo.
     """
 
     query: list[Call]
     photo: list[Call]
+    explain: list[Call]
 
 
 class CallRecorder:
@@ -136,11 +138,12 @@ class CallRecorder:
         return ours
 
 
-def record_requests(root: Path) -> RequestCalls:
-    """Serve a small index of random photos by the real application, and record two requests.
+def record_requests(root: Path, *, by_graphs: bool = True) -> RequestCalls:
+    """Serve a small index of random photos by the real application, and record its requests.
 
     Args:
         root: Root of the repository.
+        by_graphs: Whether graphs compute the network, the fastest way of a query, or torch.
 
     Raises:
         SystemExit: If the installed packages are not those of the repository, whose functions are
@@ -155,7 +158,8 @@ def record_requests(root: Path) -> RequestCalls:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         save_small_network(folder / "model")
-        export_graphs(folder / "model")  # the fastest way of a query; torch's has calls of its own
+        if by_graphs:
+            export_graphs(folder / "model")
         photos = write_photos(folder / "photos", _ITEMS)
         build_index(folder / "model", folder / "index", photos, make_texts(_ITEMS))
         return asyncio.run(_record(folder / "index", CallRecorder(root, tuple(PACKAGES))))
@@ -183,7 +187,13 @@ async def _record(index: Path, recorder: CallRecorder) -> RequestCalls:
                 body = photo_fields(f"added {number}", photo) | {"text": _TEXTS[number]}
                 return client.post("/v1/items/images", json=body)
 
-            return RequestCalls(await _warm(recorder, search), await _warm(recorder, add))
+            def explain(number: int) -> Awaitable[httpx.Response]:
+                return client.get("/v1/explain", params={"text": _TEXTS[number], "id": item_id})
+
+            found = (await search(0)).raise_for_status().json()
+            item_id = found["hits"][0]["id"]
+            requests = [await _warm(recorder, each) for each in (search, add, explain)]
+            return RequestCalls(*requests)
 
 
 async def _warm(

@@ -4,7 +4,7 @@ import { at, make } from "./elements.js";
 import { frameElement } from "./heat.js";
 import { indexFacts } from "./index_facts.js";
 import { showBlob, showPhoto } from "./photos.js";
-import { partName } from "./search.js";
+import { termName } from "./search.js";
 import { startSelection } from "./selection.js";
 
 const EXAMPLE_PX = 96;
@@ -55,7 +55,7 @@ export function showQuery({ query, target }) {
     words.value = query?.text ?? "";
     return;
   }
-  at("example-name").textContent = partName(query);
+  at("example-name").textContent = termName(query);
   // A new element each time, so that an earlier photo cannot arrive late.
   const photo = make("img", { id: "example-photo", alt: "" });
   box.querySelector("img").replaceWith(photo);

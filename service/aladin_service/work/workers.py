@@ -44,14 +44,14 @@ class Workers(Protocol):
         """Finish running jobs, fail those that wait, and end the workers."""
         ...
 
-    async def search(self, job: SearchJob) -> Answered:
+    async def search(self, job: SearchJob, /) -> Answered:
         """Answer one query, batched with others; cancelling the call withdraws it.
 
         Raises as `call` does.
         """
         ...
 
-    async def encode(self, job: EncodeJob) -> EncodedDocument:
+    async def encode(self, job: EncodeJob, /) -> EncodedDocument:
         """Encode one document, batched with others; cancelling the call withdraws it."""
         ...
 

@@ -89,7 +89,7 @@ def test_an_index_is_calibrated_with_photos_that_it_lacks(
     assert manifest.calibration.fitted_on.searched == "index"
     assert manifest.calibration.measured_on == "test"
     assert not (tiny_checkpoint / CALIBRATION).exists()
-    assert "fitted on 20 photos and 40 texts (data.jsonl, val)" in " ".join(result.stdout.split())
+    assert "data data.jsonl, split val, photos 20, texts 40" in " ".join(result.stdout.split())
     assert f"{index}: calibrated, generation 2" in result.stdout
 
 
