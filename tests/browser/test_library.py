@@ -318,7 +318,7 @@ def test_about_this_library_has_counts_model_and_last_change(
     )
     assert facts == {
         "Contains": f"{index['images']['count']} photos · {index['texts']['count']} texts",
-        "Left out": "Nothing",
+        "Skipped": "Nothing",
         "Model": index["model"]["id"][:12],
         "Last change": changed,
     }
