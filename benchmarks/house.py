@@ -60,9 +60,9 @@ MAX_FOLDER_CYCLES = 0
 MAX_LONG_FILES = 0
 MAX_SMALL_MODULES = 0
 MAX_DANGLING_ENTRIES = 0
-MAX_COMPLEX_FUNCTIONS = 2
+MAX_COMPLEX_FUNCTIONS = 0
 MAX_LONG_SIGNATURES = 1
-MAX_CHECKS_OF_IMPLEMENTATIONS = 1
+MAX_CHECKS_OF_IMPLEMENTATIONS = 0
 MAX_MIRRORING_CLASSES = 14
 
 
@@ -110,7 +110,7 @@ class CountedRequest(NamedTuple):
 
 # Functions and files of ours that a request runs through; a change that needs more says why.
 COUNTED_REQUESTS = (
-    CountedRequest("a text query over HTTP", "query", Budget(124, 41), Budget(140, 46)),
+    CountedRequest("a text query over HTTP", "query", Budget(125, 41), Budget(141, 46)),
     CountedRequest("a photo into the index over HTTP", "photo", Budget(131, 41), Budget(151, 48)),
     CountedRequest("an explanation over HTTP", "explain", Budget(123, 42), Budget(124, 42)),
 )

@@ -36,7 +36,12 @@ import numpy as np
 
 from aladin_index.building.builder import build_index
 from aladin_index.building.shards import ShardFormat, write_shard
-from aladin_index.encode.item_encoders import PhotoEncoder, StreamedItems, item_encoder
+from aladin_index.encode.item_encoders import (
+    ImageReader,
+    PhotoEncoder,
+    StreamedItems,
+    item_encoder,
+)
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings, EncodeSettings
@@ -211,8 +216,8 @@ def _build(
 
 def _steps_ms(model: Network, images: Sequence[ImageItem]) -> dict[str, float]:
     """Return the time of each step of a build for a photo, all on this thread."""
-    encoder = item_encoder("images", model, EncodeSettings())
-    assert isinstance(encoder, PhotoEncoder)
+    network, callers, photos = model.throughput()
+    encoder = PhotoEncoder(network, ImageReader(), None, callers, photos)
     reader, form = model.image.encoder, ShardFormat.of(model)
     memory = DecodingMemory()
     spent: dict[str, float] = dict.fromkeys(_STEPS, 0.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from typing import (
     Annotated,
     Any,
@@ -242,12 +243,11 @@ def _bounds() -> list[_Bound]:
     found: list[_Bound] = []
     for name, hint in get_type_hints(SearchOptions, include_extras=True).items():
         least, most, expected = -math.inf, math.inf, ""
-        words: tuple[str, ...] = ()
-        limits = list(hint.__metadata__)
-        for choice in get_args(hint.__origin__):  # of a union
-            limits += getattr(choice, "__metadata__", ())
-            if get_origin(choice) is Literal:
-                words += get_args(choice)
+        choices = get_args(hint.__origin__)  # of a union
+        words = tuple(chain(*(get_args(each) for each in choices if get_origin(each) is Literal)))
+        limits: list[object] = []
+        for of in (hint, *choices):
+            limits += getattr(of, "__metadata__", ())
         for each in limits:
             match each:
                 case Ge(ge=float() | int() as limit):

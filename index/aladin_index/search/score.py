@@ -137,6 +137,16 @@ def _score(
         degraded = "rerank_timeout"
     except EngineUnavailableError:
         degraded = "rerank_unavailable"
+    return _total(plan, found, aligned, degraded)
+
+
+def _total(
+    plan: Plan,
+    found: Candidates,
+    aligned: Sequence[NDArray[np.float32] | None],
+    degraded: Degraded | None,
+) -> Scored:
+    """Add up what the terms, or both stages and the words of a plain query, give the candidates."""
     if plan.is_joined:
         terms = _score_terms(plan, found, aligned)
         total = np.stack([each.score for each in terms]).sum(axis=0)
