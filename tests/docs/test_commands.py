@@ -90,6 +90,7 @@ NOT_RUN = {
     "aladin convert oscar": "needs OSCAR's weights",
     "aladin convert aladin": "needs ALADIN's and OSCAR's weights",
     "aladin regions extract": "needs a detector's weights",
+    "aladin export onnx": "takes ten seconds; tests/service/commands/test_export.py runs it",
     "aladin evaluate runs/aladin-vinvl": "needs VinVL's regions of COCO",
     "aladin evaluate RUN/checkpoint DATA.jsonl --index INDEX --curve": "its own test draws it",
     "aladin evaluate RUN/checkpoint DATA.jsonl --split val --index INDEX --curve": "the same",
