@@ -101,7 +101,7 @@ class Index:
         """
         if target is not None:
             check_literals(target=(target, Target))
-        request = SearchRequest(text, target, **asked).with_query_as_part()
+        request = SearchRequest(text, target, **asked).with_query_as_term()
         request.check_query()
         answer = self._door.search(request)
         files = {hit.id: self._photo_file_if_any(hit.id) for hit in answer.hits}

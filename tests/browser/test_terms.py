@@ -114,7 +114,7 @@ def test_a_photo_and_words_are_one_query(page: SearchPage, photo: Path) -> None:
     assert page.ids() == [hit["id"] for hit in answer["hits"]]
 
 
-def test_the_address_has_the_parts(page: SearchPage, open_page: OpenPage, url: str) -> None:
+def test_the_address_has_the_terms(page: SearchPage, open_page: OpenPage, url: str) -> None:
     hits = page.open().find(WORDS)["hits"]
     refine(page, "a dog & #1, +ünï", "Without")
     page.mark(page.hits.first)

@@ -292,7 +292,7 @@ class SearchRequest(SearchOptions, Asked):
         for item_id in dict.fromkeys(self.like or ()):
             yield AskedTerm("like", "like", SearchTerm(id=item_id))
 
-    def with_query_as_part(self) -> SearchRequest:
+    def with_query_as_term(self) -> SearchRequest:
         """Make a text, photo or item beside terms the first of `all`.
 
         For doors where a query is written before its further terms.
@@ -318,14 +318,14 @@ class SearchRequest(SearchOptions, Asked):
             InputError: If it is not exactly one query, the terms are none, or a box has no photo.
         """
         if self.all or self.not_ or self.like:
-            self._check_parts()
+            self._check_terms()
             return
         given = {name: getattr(self, name) for name in _QUERIES}
         query = one_of(given, ", or the terms of a query")
         if self.box is not None:
             check_boxed(self.box, query)
 
-    def _check_parts(self) -> None:
+    def _check_terms(self) -> None:
         for name in (*_QUERIES, "box"):
             if getattr(self, name) is not None:
                 belongs = "" if name == "regions" else "; as a term it belongs into all"

@@ -150,7 +150,7 @@ def search(
     photo = asked.image
     if asked.regions is not None:
         asked = replace(asked, image=None)  # which only the drawing needs
-    asked = replace(asked, k=_count(asked, out)).with_query_as_part()
+    asked = replace(asked, k=_count(asked, out)).with_query_as_term()
     asked.check_query()
     if out is not None and asked.has_terms:
         raise InputError("--out: the evidence of a query of several terms is not drawn")

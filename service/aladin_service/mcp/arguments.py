@@ -179,7 +179,7 @@ class SearchArguments(Arguments, SearchOptions):  # pyright: ignore[reportGenera
             like=self.like,
             **options,
         )
-        return request.with_query_as_part()
+        return request.with_query_as_term()
 
 
 class ShowArguments(Arguments):

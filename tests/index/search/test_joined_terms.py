@@ -79,7 +79,7 @@ def test_one_part_is_the_query_itself(searcher: TwoStageSearcher) -> None:
     assert plain.hits[0].terms is None
 
 
-def test_the_score_is_the_weighted_sum_of_the_parts(searcher: TwoStageSearcher) -> None:
+def test_the_score_is_the_weighted_sum_of_the_terms(searcher: TwoStageSearcher) -> None:
     found = ask(searcher, ("all", "t1", 1.0), ("all", "t2", 2.5))
     one, other = fused(searcher, "t1"), fused(searcher, "t2")
     expected = {name: one[name] + 2.5 * other[name] for name in one}
@@ -246,7 +246,7 @@ def test_there_is_no_probability_and_the_answer_says_so(searcher: TwoStageSearch
         ([("all", "t1", 1.0)], {"min_probability": 0.5}, "have no probability"),
     ],
 )
-def test_parts_that_are_no_query(
+def test_terms_that_are_no_query(
     searcher: TwoStageSearcher,
     terms: list[tuple[Role, str, float]],
     options: dict[str, Any],

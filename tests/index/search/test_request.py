@@ -80,13 +80,13 @@ def test_terms_are_parts_with_their_roles_and_places_and_each_example_once() -> 
 
 def test_a_query_beside_parts_becomes_the_first_of_them() -> None:
     alone = SearchRequest("a dog", k=3)
-    assert alone.with_query_as_part() is alone
+    assert alone.with_query_as_term() is alone
     given = SearchRequest("a dog", image=b"x", box=BOX, all=["b"], like=["c"], k=3)
     expected = [DOG, SearchTerm(image=b"x", box=BOX), "b"]
-    assert given.with_query_as_part() == SearchRequest(all=expected, like=["c"], k=3)
+    assert given.with_query_as_term() == SearchRequest(all=expected, like=["c"], k=3)
     for query in ({"text": "a"}, {"image": b"", "id": "b"}, {}):
         with pytest.raises(InputError, match="box: expected one photo beside it, by image or id"):
-            SearchRequest(**query, box=BOX, like=["c"]).with_query_as_part()
+            SearchRequest(**query, box=BOX, like=["c"]).with_query_as_term()
 
 
 @pytest.mark.parametrize(

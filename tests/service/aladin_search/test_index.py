@@ -116,7 +116,7 @@ def test_an_item_finds_others(index: aladin_search.Index, image_ids: list[str]) 
     assert set(hits.ids) == set(image_ids[1:])
 
 
-def test_parts_are_described_as_they_are_given(
+def test_terms_are_described_as_they_are_given(
     index: aladin_search.Index, image_ids: list[str], query_photo: Image.Image
 ) -> None:
     hits = index.search(
@@ -149,7 +149,7 @@ def test_parts_are_described_as_they_are_given(
         ({"id": "plain", "lexical": 1}, "lexical: expected a query of one text"),
     ],
 )
-def test_parts_that_are_no_query_are_refused(
+def test_terms_that_are_no_query_are_refused(
     index: aladin_search.Index, given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(aladin_search.InputError, match=message):
