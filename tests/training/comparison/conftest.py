@@ -61,17 +61,11 @@ def _finish_run(
 ) -> RunEvaluation:
     """Write four photos' worth of results, with two captions each.
 
-    Args:
-        run: whose folder is filled.
-        text_ranks: eight ranks of the captions' photos by the matching score.
-        image_ranks: four ranks of the photos' best captions.
-        split: that was evaluated.
-        final_steps: of the stage "student"; the stage "joint" took 6.
-        final_step_s: seconds of its steps; validation and batches took 30 each.
-        curve: validation rsums of the final stage, after steps 2, 4, ...
-        logged: more entries of its log by name, after the same steps.
-        ahead: by how much the scores of positive pairs are raised.
-        queries: digest of the photos and captions.
+    `text_ranks` are those of the eight captions' photos by the matching score, `image_ranks` those
+    of the photos' best captions. The stage "joint" took 6 steps, "student" took `final_steps` in
+    `final_step_s`, with 30 s each for validation and batches; its log has the `curve` of rsums and
+    whatever is `logged` after steps 2, 4, ... Positive pairs score `ahead` more; `queries` is the
+    digest of the photos and captions.
     """
     write_json(run.folder / "recipe.json", dump_config(run.recipe))
     checkpoint = run.folder / "checkpoint"

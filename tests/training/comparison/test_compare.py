@@ -1,10 +1,10 @@
-"""Real runs of two small recipes: trained, evaluated, resumed, refused."""
+"""Real runs of small recipes: trained, evaluated, resumed, chosen, refused."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,24 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_network.types import NullProgress
-from aladin_training.comparison.compare import compare, perform_all
+from aladin_training.comparison import report
+from aladin_training.comparison.budget import steps_of, training_sizes
+from aladin_training.comparison.compare import (
+    ComparisonResult,
+    choose_settings,
+    compare,
+    perform_all,
+)
 from aladin_training.comparison.evaluate import check_queries
-from aladin_training.comparison.evaluation import is_trained, load_evaluation
-from aladin_training.comparison.plan import ComparisonPlan
-from aladin_training.comparison.summary import summarize_plan
+from aladin_training.comparison.evaluation import RunEvaluation, is_trained, load_evaluation
+from aladin_training.comparison.grid import parse_grid
+from aladin_training.comparison.plan import Choices, ComparisonPlan, PlannedRun, load_plan
 from aladin_training.config.recipe import Recipe
 from aladin_training.data import read_records
 from aladin_training.evaluation import evaluate_checkpoint
+from aladin_training.stage_files import read_facts
+
+SHORT = ("stage.joint.epochs=1", "stage.student.epochs=1")
 
 
 class InterruptionError(BaseException):
@@ -40,71 +50,79 @@ class Interrupt(NullProgress):
             raise InterruptionError
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_picture() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Draw only the choice of settings: pictures take longer than the runs."""
+    pictures = [each for each in report._PICTURES if each.file == "settings.png"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "_PICTURES", pictures)
+        yield
+
+
 @pytest.fixture(scope="module")
-def tiny_plan(
+def compared(
     variant: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory
 ) -> ComparisonPlan:
-    """Two recipes that begin with the same stage, two seeds."""
-    short = ("stage.joint.epochs=1", "stage.student.epochs=1")
-    recipes = (variant("base", *short), variant("faster", *short, "stage.student.lr=0.01"))
-    return ComparisonPlan(
-        recipes, "base", (0, 1), "val", tmp_path_factory.mktemp("comparison") / "out"
-    )
-
-
-@pytest.fixture(scope="module")
-def compared(tiny_plan: ComparisonPlan) -> ComparisonPlan:
-    result = compare(tiny_plan)
+    """Two recipes that begin with the same stage, compared with two seeds."""
+    recipes = (variant("base", *SHORT), variant("faster", *SHORT, "stage.student.lr=0.01"))
+    out = tmp_path_factory.mktemp("comparison") / "out"
+    plan = ComparisonPlan(recipes, "base", (0, 1), "val", out)
+    result = compare(plan)
     assert result.failures == {}
-    return tiny_plan
+    assert [len(summary.runs) for summary in result.comparison.summaries] == [2, 2]
+    assert result.comparison.summaries[1].difference is not None
+    assert "| faster | matching |" in result.markdown.read_text()
+    assert result.html.exists()
+    return plan
 
 
-def test_every_run_is_trained_evaluated_and_reported(compared: ComparisonPlan) -> None:
-    comparison = summarize_plan(compared, {}, {})
-    assert [len(summary.runs) for summary in comparison.summaries] == [2, 2]
-    assert comparison.summaries[1].difference is not None
-    assert "| faster | matching |" in (compared.out / "report.md").read_text()
-    assert (compared.out / "report.html").exists()
+def evaluation_of(run: PlannedRun, split: str = "val") -> RunEvaluation:
+    found = load_evaluation(run.folder, split)
+    assert found is not None
+    return found
+
+
+def times_of(folder: Path, pattern: str = "*.*") -> Mapping[Path, int]:
+    """When each file was changed last."""
+    return {file: file.stat().st_mtime_ns for file in folder.rglob(pattern)}
 
 
 def test_the_shared_start_is_trained_once(compared: ComparisonPlan) -> None:
     """Two seeds of one start, and of two ends: six stages in all."""
     stages = [path for path in (compared.out / "stages").iterdir() if path.is_dir()]
     assert len(stages) == 6
-    starts = [
+    first, second = (
         compared.run(recipe, 0).folder / "stages" / "joint" / "checkpoint" / "model.safetensors"
         for recipe in compared.recipes
-    ]
-    assert starts[0].read_bytes() == starts[1].read_bytes()
+    )
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_stored_evaluation_is_that_of_the_served_network(compared: ComparisonPlan) -> None:
     run = compared.runs()[1]
-    stored = load_evaluation(run.folder, "val")
-    assert stored is not None
+    stored = evaluation_of(run)
     records = read_records(Path(run.recipe.data.source), "val")
     served = evaluate_checkpoint(load_checkpoint(run.folder / "checkpoint"), records)
-    # Features of frozen encoders pass through the cache in half precision.
     metrics = stored.metrics()
     # So few items are all candidates: the alignment alone orders every one of them.
     assert metrics.pop("two_stage_alignment") == metrics["alignment"]
     assert metrics == served.metrics()
+    # Features of frozen encoders pass through the cache in half precision.
     assert stored.mean_difference == pytest.approx(served.mean_difference, abs=1e-3)
 
 
 def test_a_second_call_only_writes_the_report(compared: ComparisonPlan) -> None:
-    runs = {file: file.stat().st_mtime_ns for file in (compared.out / "runs").rglob("*.*")}
-    report = compared.out / "report.md"
-    before = report.read_text()
-    report.unlink()
+    before, markdown = times_of(compared.out / "runs"), compared.out / "report.md"
+    text = markdown.read_text()
+    markdown.unlink()
     compare(compared)
-    assert report.read_text() == before
-    assert runs == {file: file.stat().st_mtime_ns for file in (compared.out / "runs").rglob("*.*")}
+    assert markdown.read_text() == text
+    assert times_of(compared.out / "runs") == before
 
 
 def test_changed_captions_are_refused(compared: ComparisonPlan) -> None:
-    report = compared.out / "report.md"
-    source, before = Path(compared.recipes[0].data.source), report.read_text()
+    markdown = compared.out / "report.md"
+    source, before = Path(compared.recipes[0].data.source), markdown.read_text()
     texts = source.read_text(encoding="utf-8")
     changed = texts.replace("black paint", "black ink")
     assert changed != texts
@@ -113,25 +131,21 @@ def test_changed_captions_are_refused(compared: ComparisonPlan) -> None:
         with pytest.raises(InputError, match="evaluated on other photos or captions than split 'v"):
             compare(compared)
         compare(compared, train=False)  # the runs are reported as they are
-        assert report.read_text() == before
+        assert markdown.read_text() == before
         source.unlink()
         check_queries(compared.runs(), compared.split)  # nothing to compare with
     finally:
         source.write_text(texts, encoding="utf-8")
-    compare(compared)
 
 
 def test_another_split_is_evaluated_without_training(compared: ComparisonPlan) -> None:
-    other = dataclasses.replace(compared, split="train", seeds=(1,), recipes=compared.recipes[:1])
-    weights = other.runs()[0].folder / "checkpoint" / "model.safetensors"
-    before = weights.stat().st_mtime_ns
-    assert perform_all(other.runs(), other.split, other.shared_stages, 1) == {}
-    evaluation = load_evaluation(other.runs()[0].folder, "train")
-    assert evaluation is not None
-    assert evaluation.image_of_text.max() == 11
-    assert weights.stat().st_mtime_ns == before
+    run = compared.runs()[2]
+    before = times_of(run.folder, "model.safetensors")
+    assert perform_all([run], "train", compared.shared_stages, 1) == {}
+    assert evaluation_of(run, "train").image_of_text.max() == 11
     # Back on the comparison's own split:
     assert perform_all(compared.runs(), "val", compared.shared_stages, 1) == {}
+    assert times_of(run.folder, "model.safetensors") == before
 
 
 def test_a_split_that_the_data_lack_ends_a_run_before_its_training(
@@ -157,32 +171,33 @@ def test_an_interrupted_comparison_ends_alike(
     (plan.runs()[0].folder / "checkpoint" / "config.json").unlink()
     assert perform_all(plan.runs(), "val", plan.shared_stages, 1) == {}
     for ours, theirs in zip(plan.runs(), compared.runs()[:2], strict=True):
-        evaluations = [load_evaluation(run.folder, "val") for run in (ours, theirs)]
-        assert evaluations[0] is not None
-        assert evaluations[1] is not None
-        assert evaluations[0].model_id == evaluations[1].model_id
+        assert evaluation_of(ours).model_id == evaluation_of(theirs).model_id
 
 
 def test_a_failing_run_does_not_end_the_others(
     compared: ComparisonPlan, variant: Callable[..., Recipe], caplog: pytest.LogCaptureFixture
 ) -> None:
-    changed = dataclasses.replace(compared.recipes[0], precision="bfloat16")
-    broken = variant("broken", "stage.student.lr=1e30", "stage.student.clip_norm=1e30")
-    missing = variant("missing", "data.source=gone.jsonl")
-    last = variant("last", "stage.joint.epochs=1", "stage.student.epochs=1")
-    plan = dataclasses.replace(compared, recipes=(changed, broken, missing, last), seeds=(0,))
+    recipes = (
+        dataclasses.replace(compared.recipes[0], precision="bfloat16"),
+        variant("broken", *SHORT, "stage.student.lr=1e30", "stage.student.clip_norm=1e30"),
+        variant("missing", "data.source=gone.jsonl"),
+        variant("last", *SHORT),
+    )
+    plan = dataclasses.replace(compared, recipes=recipes, seeds=(0,))
     with caplog.at_level(logging.ERROR):
-        result = compare(plan)
-    assert result.failures.keys() == {"base seed 0", "broken seed 0", "missing seed 0"}
-    assert "another recipe" in result.failures["base seed 0"]
-    assert "not a finite number" in result.failures["broken seed 0"]
-    assert "gone.jsonl" in result.failures["missing seed 0"]
+        result = compare(plan, step_times=False)
+    reasons = {
+        "base seed 0": "another recipe",
+        "broken seed 0": "not a finite number",
+        "missing seed 0": "gone.jsonl",
+    }
+    assert result.failures.keys() == reasons.keys()
+    assert all(reasons[label] in reason for label, reason in result.failures.items())
     assert is_trained(plan.runs()[3])
     assert "run 2 of 4, broken seed 0: failed: stage 'student'" in caplog.text
-    report = result.markdown.read_text()
-    assert "| broken | matching | - | - |" in report
-    assert "0 of 1, 1 failed" in report
-    assert "broken seed 0: failed: stage 'student', step" in report
+    markdown = result.markdown.read_text()
+    assert "0 of 1, 1 failed" in markdown
+    assert "broken seed 0: failed: stage 'student', step" in markdown
 
 
 def test_corrections_are_fitted_once_and_reported(
@@ -192,11 +207,108 @@ def test_corrections_are_fitted_once_and_reported(
     monkeypatch.setattr("aladin_training.correction._SHARE", 0.5)
     assert compare(compared, step_times=False, correct=True).failures == {}
     for run in compared.runs():
-        stored = load_evaluation(run.folder, "val")
-        assert stored is not None
-        assert "corrected_fused" in stored.ranks
+        assert "corrected_fused" in evaluation_of(run).ranks
         assert (run.folder / "checkpoint" / CORRECTION).exists()
-    report = (compared.out / "report.md").read_text()
-    assert "## Hubness correction" in report
+    assert "## Hubness correction" in (compared.out / "report.md").read_text()
     monkeypatch.setattr("aladin_training.comparison.evaluate.fit_to_records", None)
     assert compare(compared, step_times=False, correct=True).failures == {}
+
+
+def test_controls_and_costs_are_foretold_as_they_are_taken(
+    variant: Callable[..., Recipe], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = ("final.captions_per_photo=2", "final.batch_size=5")
+    recipes = tuple(
+        variant(name, *odd, "stage.joint.epochs=1", f"final.epochs={epochs}")
+        for name, epochs in (("base", 1), ("long", 2))
+    )
+    plan = ComparisonPlan(recipes, "base", (0,), "val", tmp_path)
+    with caplog.at_level(logging.INFO):
+        result = compare(plan, step_times=False, controls=True)
+    assert result.failures == {}
+    taken = {
+        summary.recipe.name: [
+            read_facts(plan.run(summary.recipe, 0).folder / "stages" / stage.name).steps
+            for stage in summary.recipe.stage
+        ]
+        for summary in result.comparison.summaries
+    }
+    size = training_sizes(recipes, NullProgress())["base"]
+    joint, final = (steps_of(stage, size) for stage in recipes[0].stage)
+    control = f"base-{2 * final}-steps"  # beyond the shared start
+    assert taken == {
+        "base": [joint, final],
+        "long": [joint, 2 * final],
+        control: [joint, 2 * final],
+    }
+    # The control and "long" differ in nothing but their names.
+    assert caplog.records[0].message.startswith(
+        f"to train: 3 runs, 3 different stages, {joint + 3 * final} optimizer steps"
+    )
+    assert f"| {control} | matching |" in result.markdown.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def grid_plan(recipe_path: Path, tmp_path_factory: pytest.TempPathFactory) -> ComparisonPlan:
+    """Two learning rates for "test"; "other", which lacks its second key, takes over the choice."""
+    folder = tmp_path_factory.mktemp("grid")
+    text = recipe_path.read_text(encoding="utf-8").replace('name = "student"', 'name = "pupil"')
+    (folder / "other.toml").write_text(text.replace('name = "test"', 'name = "other"'))
+    return load_plan(
+        [folder / "other.toml", recipe_path],
+        2,
+        folder / "out",
+        overrides=["data.selection=0.4", "stage.joint.epochs=1", "final.epochs=1"],
+        choices=Choices(
+            parse_grid(["final.lr=1e-30,1e-2", "stage.student.weight_decay=0.1"]),
+            "selection",
+            {"other": "test"},
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def chosen(grid_plan: ComparisonPlan) -> ComparisonResult:
+    result = compare(grid_plan, step_times=False)
+    assert result.failures == {}
+    return result
+
+
+def test_the_chosen_settings_are_trained_with_all_seeds(
+    grid_plan: ComparisonPlan, chosen: ComparisonResult
+) -> None:
+    decay = "stage.student.weight_decay=0.1"
+    tried = {
+        f"final.lr={lr}, {decay}": grid_plan.out / "runs" / f"test,final.lr={lr},{decay}" / "seed-0"
+        for lr in ("1e-2", "1e-30")
+    }
+    folders = set((grid_plan.out / "runs").glob("*/*"))
+    finals = {run.folder for run in grid_plan.runs()}
+    assert folders == finals | set(tried.values())
+    evaluations = {label: load_evaluation(folder, "selection") for label, folder in tried.items()}
+    rsums = {label: each.metrics()["matching"].rsum for label, each in evaluations.items() if each}
+    best = max(rsums, key=rsums.__getitem__)
+    of_other, of_test = chosen.comparison.choices
+    assert (of_test.chosen, of_other.chosen) == (best, best.partition(", ")[0])
+    assert of_other.follows == "test"
+    rates = [each.recipe.final_stage.lr for each in chosen.comparison.summaries]
+    assert rates == [float(best[len("final.lr=") : best.index(",")])] * 2
+    of_best = evaluations[best]
+    assert of_best is not None
+    # The same weights, taken over.
+    assert evaluation_of(grid_plan.runs()[1]).model_id == of_best.model_id
+    markdown = chosen.markdown.read_text(encoding="utf-8")
+    assert "chosen on the split selection" in markdown
+    assert "The settings chosen for test are also those of other." in markdown
+    assert f"| other | {of_other.chosen} | - | as test |" in markdown
+    assert "(figures/settings.png)" in markdown
+
+
+def test_a_choice_is_made_once_and_not_before_its_runs_are_finished(
+    grid_plan: ComparisonPlan, chosen: ComparisonResult, tmp_path: Path
+) -> None:
+    before, text = times_of(grid_plan.out, "model.safetensors"), chosen.markdown.read_text()
+    assert compare(grid_plan, step_times=False).markdown.read_text() == text
+    assert times_of(grid_plan.out, "model.safetensors") == before
+    elsewhere = dataclasses.replace(grid_plan, out=tmp_path / "nothing")
+    assert [each.chosen for each in choose_settings(elsewhere, "selection")] == [None, None]

@@ -1,65 +1,60 @@
-"""Which recipes and runs a comparison consists of."""
+"""What a comparison consists of: recipes, runs and their order, grids, steps and controls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from aladin_network.errors import ConfigError
-from aladin_training.comparison.plan import Choices, ComparisonPlan, find_recipes, load_plan
-from aladin_training.config.recipe import Recipe
+from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
+from aladin_network.types import NullProgress
+from aladin_training.comparison.budget import (
+    TrainingSize,
+    foretell,
+    training_sizes,
+    with_controls,
+)
+from aladin_training.comparison.compare import RunQueue, compare
+from aladin_training.comparison.grid import (
+    best_by_value,
+    choose,
+    parse_followers,
+    parse_grid,
+    recipe_grid,
+)
+from aladin_training.comparison.plan import (
+    CONTROLS,
+    Choices,
+    ComparisonPlan,
+    PlannedRun,
+    find_recipes,
+    load_plan,
+)
+from aladin_training.config.recipe import Recipe, load_recipe
+
+Variant = Callable[..., Recipe]
+
+SIZES = dict.fromkeys(["base", "long", "third", "odd", "wider", "other"], TrainingSize(12, 24))
+LR = {"final.lr": ("1", "2")}
+
+
+@pytest.fixture
+def other_path(recipe_path: Path, tmp_path: Path) -> Path:
+    """The small recipe as "other", whose last stage is "pupil"."""
+    path = tmp_path / "other.toml"
+    text = recipe_path.read_text(encoding="utf-8").replace('name = "student"', 'name = "pupil"')
+    path.write_text(text.replace('name = "test"', 'name = "other"'), encoding="utf-8")
+    return path
 
 
 def test_a_folder_stands_for_its_recipes_in_order(tmp_path: Path) -> None:
     for name in ("b.toml", "a.toml", "_base.toml", "notes.txt"):
         (tmp_path / name).touch()
     single = tmp_path / "other" / "_single.toml"
-    found = find_recipes([tmp_path, single])
-    assert found == [tmp_path / "a.toml", tmp_path / "b.toml", single]
-
-
-def test_a_folder_without_recipes_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "_base.toml").touch()
-    with pytest.raises(ConfigError, match="no recipe"):
-        find_recipes([tmp_path])
-
-
-def test_runs_come_seed_by_seed(plan: ComparisonPlan) -> None:
-    runs = plan.runs()
-    assert [run.label for run in runs] == [
-        "base seed 0",
-        "long seed 0",
-        "third seed 0",
-        "base seed 1",
-        "long seed 1",
-        "third seed 1",
-    ]
-    assert runs[4].folder == plan.out / "runs" / "long" / "seed-1"
-    assert runs[4].recipe.seed == 1
-
-
-def test_recipes_are_read_with_their_settings(recipe_path: Path, tmp_path: Path) -> None:
-    plan = load_plan([recipe_path], 2, tmp_path, "test", overrides=["stage.joint.lr=0.5"])
-    assert plan.baseline == "test"
-    assert plan.seeds == (0, 1)
-    assert plan.recipes[0].stage[0].lr == 0.5
-
-
-@pytest.mark.parametrize(
-    ("names", "baseline", "says"),
-    [
-        (["a", "a"], "a", "two recipes are named 'a'"),
-        (["a", "b"], "c", "baseline 'c' is not one of"),
-        (["../a"], "../a", "name without slashes"),
-    ],
-)
-def test_names_that_make_no_comparison(
-    names: list[str], baseline: str, says: str, variant: Callable[..., Recipe], tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=says):
-        ComparisonPlan(tuple(map(variant, names)), baseline, (0,), "val", tmp_path)
+    assert find_recipes([tmp_path, single]) == [tmp_path / "a.toml", tmp_path / "b.toml", single]
 
 
 def test_a_file_with_variants_stands_for_all_of_them(recipe_path: Path, tmp_path: Path) -> None:
@@ -70,15 +65,229 @@ def test_a_file_with_variants_stands_for_all_of_them(recipe_path: Path, tmp_path
         'slow = { "final.lr" = 0.1 }\nfast = { "final.lr" = 0.2 }\n'
     )
     grid = {"final.epochs": ("3", "4")}
-    plan = load_plan([path], 1, tmp_path, overrides=["seed=9"], choices=Choices(grid, "other"))
+    plan = load_plan([path], 2, tmp_path, overrides=["seed=9"], choices=Choices(grid, "other"))
+    assert (plan.baseline, plan.seeds) == ("table-slow", (0, 1))
     assert [recipe.name for recipe in plan.recipes] == ["table-slow", "table-fast"]
-    assert [recipe.final_stage.lr for recipe in plan.recipes] == [0.1, 0.2]
-    assert [recipe.seed for recipe in plan.recipes] == [9, 9]
+    assert [(each.final_stage.lr, each.seed) for each in plan.recipes] == [(0.1, 9), (0.2, 9)]
     candidates = [list(each.candidates.values()) for each in plan.grids]
     assert [[each.final_stage.lr for each in of] for of in candidates] == [[0.1] * 2, [0.2] * 2]
     assert [each.final_stage.epochs for each in candidates[1]] == [3, 4]
 
 
-def test_no_seed_is_refused(recipe_path: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="seeds is 0"):
-        load_plan([recipe_path], 0, tmp_path)
+def test_a_setting_applies_to_the_recipes_that_have_it(
+    recipe_path: Path, other_path: Path, tmp_path: Path
+) -> None:
+    plan = load_plan(
+        [recipe_path, other_path],
+        1,
+        tmp_path / "out",
+        overrides=["stage.pupil.lr=0.5", "final.epochs=7", "data.selection=0.4"],
+        choices=Choices({**LR, "stage.student.weight_decay": ("0.1", "0.2")}, "selection"),
+    )
+    assert [recipe.final_stage.epochs for recipe in plan.recipes] == [7, 7]
+    assert plan.recipes[1].final_stage.lr == 0.5
+    assert plan.left_out == {
+        "stage.pupil.lr=0.5": ("test",),
+        "stage.student.weight_decay": ("other",),
+    }
+    assert [len(grid.candidates) for grid in plan.grids] == [4, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "choices", "seeds", "says"),
+    [
+        ([], None, 0, "seeds is 0"),
+        (["stage.pupils.lr=1"], None, 1, r"no recipe takes stage.pupils.lr=1: .*no stage named"),
+        ([], Choices(LR, "val"), 1, "other than the reported one, got 'val'"),
+        ([], Choices(LR, "selection"), 1, "keeps no photos apart"),
+        ([], Choices(LR, "test", {"test": "third"}), 1, "third is no recipe"),
+        (
+            [],
+            Choices({**LR, "stage.student.lr": ("1",)}, "test", {"test": "other"}),
+            1,
+            r"other has no stage\.student",
+        ),
+    ],
+)
+def test_plans_that_cannot_be_made_are_refused(
+    settings: list[str],
+    choices: Choices | None,
+    seeds: int,
+    says: str,
+    recipe_path: Path,
+    other_path: Path,
+    tmp_path: Path,
+) -> None:
+    paths = [recipe_path, other_path]
+    with pytest.raises(ConfigError, match=says):
+        load_plan(paths, seeds, tmp_path, overrides=settings, choices=choices)
+
+
+@pytest.mark.parametrize(
+    ("names", "baseline", "says"),
+    [
+        (["a", "a"], "a", "two recipes are named 'a'"),
+        (["a", "b"], "c", "baseline 'c' is not one of"),
+        (["../a"], "../a", "name without slashes"),
+        ([], "a", "at least one recipe"),
+    ],
+)
+def test_names_that_make_no_comparison_are_refused(
+    names: list[str], baseline: str, says: str, variant: Variant, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        ComparisonPlan(tuple(map(variant, names)), baseline, (0,), "val", tmp_path)
+
+
+def test_folders_without_recipes_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "_base.toml").touch()
+    with pytest.raises(ConfigError, match="no recipe"):
+        find_recipes([tmp_path])
+
+
+def labels(runs: Sequence[PlannedRun | None]) -> list[str]:
+    return [run.label for run in runs if run is not None]
+
+
+def test_runs_come_seed_by_seed(plan: ComparisonPlan) -> None:
+    runs = plan.runs()
+    names = ("base", "long", "third")
+    assert labels(runs) == [f"{name} seed {seed}" for seed in (0, 1) for name in names]
+    assert runs[4].folder == plan.out / "runs" / "long" / "seed-1"
+    assert runs[4].recipe.seed == 1
+
+
+def test_a_shared_start_is_waited_for_only_if_nothing_else_is_left(
+    plan: ComparisonPlan, variant: Variant
+) -> None:
+    other = variant("other", "stage.joint.lr=0.5")  # a start of its own
+    queue = RunQueue(dataclasses.replace(plan, recipes=(*plan.recipes[:2], other)).runs())
+    taken = [queue.take() for _ in range(5)]
+    # At last only "long" is left, and both of its starts are in training.
+    assert labels(taken) == [
+        *("base seed 0", "other seed 0", "base seed 1", "other seed 1", "long seed 0")
+    ]
+    assert taken[2] is not None
+    queue.end(taken[2])
+    assert labels([queue.take(), queue.take()]) == ["long seed 1"]
+    queue = RunQueue(plan.runs())
+    first = queue.take()
+    assert first is not None
+    queue.end(first)
+    assert labels([queue.take(), queue.take()]) == ["long seed 0", "third seed 0"]
+
+
+def test_grids_and_followers_are_read() -> None:
+    grid = parse_grid(["final.lr=1e-4, 3e-4", "final.epochs=2"])
+    assert grid == {"final.lr": ("1e-4", "3e-4"), "final.epochs": ("2",)}
+    wrong_grids = [[each] for each in ("lr", "=1,2", "lr=", "lr=1,,2", "lr=1,1")]
+    for wrong in (*wrong_grids, ["a=1", "a=2"]):
+        with pytest.raises(ConfigError, match=r"grid|distinct"):
+            parse_grid(wrong)
+    assert parse_followers(["other=test"]) == {"other": "test"}
+    for wrong in (["other"], ["other=test", "other=test"], ["a=b", "b=c"]):
+        with pytest.raises(ConfigError, match="settings-as"):
+            parse_followers(wrong)
+
+
+def test_a_recipe_is_combined_with_every_value(recipe_path: Path) -> None:
+    grid = {"final.lr": ("0.1", "0.2"), "stage.joint.epochs": ("1", "2")}
+    found = recipe_grid(recipe_path, load_recipe(recipe_path), ["seed=3"], grid).candidates
+    combinations = {
+        label: (each.stage[1].lr, each.stage[0].epochs, each.seed) for label, each in found.items()
+    }
+    assert combinations == {
+        f"final.lr={lr}, stage.joint.epochs={epochs}": (lr, epochs, 3)
+        for lr in (0.1, 0.2)
+        for epochs in (1, 2)
+    }
+    names = {each.name for each in found.values()}
+    assert len(names) == 4
+    assert all(Path(name).name == name for name in names)
+
+
+def recalls(r1: int) -> RetrievalMetrics:
+    """Recalls that differ in one number."""
+    other = DirectionMetrics(r1=0.0, r5=0.0, r10=0.0, median_rank=1.0, mean_rank=1.0)
+    return RetrievalMetrics(other._replace(r1=float(r1)), other)
+
+
+def test_the_best_finished_combination_is_chosen(recipe_path: Path) -> None:
+    grid = {"final.lr": ("1", "2", "3"), "final.epochs": ("1", "2")}
+    found = recipe_grid(recipe_path, load_recipe(recipe_path), [], grid)
+    names = list(found.candidates)
+    finished = {0: recalls(10), 2: recalls(30), 3: recalls(30), 5: recalls(20)}
+    inner = choose(found, {names[place]: each for place, each in finished.items()})
+    assert inner.chosen == "final.lr=2, final.epochs=1"
+    assert inner.at_edge == ()  # two values have no inside
+    assert choose(found, {names[5]: recalls(20)}).at_edge == ("final.lr",)
+    by_rate = best_by_value(found, inner, "final.lr")
+    assert by_rate == {"1": recalls(10), "2": recalls(30), "3": recalls(20)}
+    by_epochs = best_by_value(found, inner, "final.epochs")
+    assert by_epochs == {"1": recalls(30), "2": recalls(30)}
+    assert choose(found, {}).chosen is None
+
+
+def test_the_training_split_is_counted_without_the_photos_kept_apart(
+    variant: Variant, caplog: pytest.LogCaptureFixture
+) -> None:
+    recipes = [
+        variant("base"),
+        variant("careful", "data.selection=0.4"),
+        variant("gone", "data.source=gone.jsonl"),
+    ]
+    sizes = training_sizes(recipes, NullProgress())
+    assert sizes["base"] == TrainingSize(12, 24)
+    assert 0 < sizes["careful"].photos < 12
+    assert "gone" not in sizes
+    assert "gone: its steps cannot be counted" in caplog.text
+
+
+def test_steps_of_stages_that_are_shared_or_finished_are_not_foretold(plan: ComparisonPlan) -> None:
+    # Per seed: one joint stage of 3 x 3 steps, the students of base and third are one of 2 x 3.
+    assert foretell(plan.runs(), SIZES, {}) == "6 runs, 6 different stages, 60 optimizer steps"
+    ms = dict.fromkeys(SIZES, 60_000.0)
+    assert "60 optimizer steps: about 1.0 h" in foretell(plan.runs(), SIZES, ms)
+    assert foretell(plan.runs()[:1], SIZES, {}).startswith("1 runs, 2 different stages, 15 ")
+
+
+def test_a_control_takes_as_many_steps_as_the_recipe_that_takes_more(
+    plan: ComparisonPlan, variant: Variant
+) -> None:
+    """More steps of the baseline would be no baseline of another network or of other data."""
+    odd = variant("odd", "final.batch_size=5", "final.epochs=2")  # 8 steps, an epoch of base has 3
+    wider = variant("wider", "stage.student.epochs=9", "model.alignment.dim=4")
+    other = variant("other", "stage.student.epochs=9", "data.selection=0.25")
+    recipes = (*plan.recipes, odd, wider, other)
+    controlled = with_controls(dataclasses.replace(plan, recipes=recipes), SIZES).recipes
+    assert controlled[:6] == recipes
+    assert [recipe.name for recipe in controlled[6:]] == ["base-9-steps", "base-15-steps"]
+    assert dataclasses.replace(controlled[-1], name="long") == plan.recipes[1]
+    assert controlled[-2].final_stage.epochs == 3
+    assert with_controls(plan, {}) == plan
+
+
+def test_controls_have_the_baseline_s_grid_or_its_choice(
+    plan: ComparisonPlan, recipe_path: Path
+) -> None:
+    base = dataclasses.replace(load_recipe(recipe_path), name="base")
+    grid = recipe_grid(recipe_path, base, [], LR)
+    grids = (grid, *(dataclasses.replace(grid, recipe=name) for name in ("long", "third")))
+    chosen = dataclasses.replace(plan, grids=grids, select="test")
+    controls = with_controls(chosen, SIZES)
+    assert [each.recipe for each in controls.grids] == ["base", "long", "third", "base-15-steps"]
+    candidates = controls.grids[-1].candidates
+    assert [(each.final_stage.lr, each.final_stage.epochs) for each in candidates.values()] == [
+        *((1, 5), (2, 5))
+    ]
+    assert len({each.name for each in (*candidates.values(), *grid.candidates.values())}) == 4
+    assert controls.followers == {}
+    following = dataclasses.replace(chosen, followers={"third": "long", CONTROLS: "base"})
+    controls = with_controls(following, SIZES)
+    assert controls.followers == {"third": "long", "base-15-steps": "base"}
+    assert len(controls.candidate_runs()) == 4  # two each of base and long
+    assert with_controls(following, {}).followers == {"third": "long"}
+    with pytest.raises(ConfigError, match="there are none without --controls"):
+        compare(following, train=False, step_times=False)
+    with pytest.raises(ConfigError, match="settings-as controls=fourth: fourth is no recipe"):
+        dataclasses.replace(following, followers={CONTROLS: "fourth"})

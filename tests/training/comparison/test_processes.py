@@ -11,15 +11,23 @@ import pytest
 
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress
-from aladin_training.comparison.processes import RunState, describe_error, run_in_processes
+from aladin_training.comparison.processes import (
+    ActiveRuns,
+    RunProgress,
+    RunState,
+    describe_error,
+    run_in_processes,
+)
 
 
-class InOrder:
-    """Hands jobs out in order."""
+class Jobs:
+    """Hands jobs out in order, the last two once two have ended; keeps how each of them ended."""
 
     def __init__(self, *jobs: str) -> None:
         self.waiting = list(jobs)
         self.ended: list[str] = []
+        self.results: dict[str, str | None] = {}
+        self.killed: list[int] = []
 
     def take(self) -> str | None:
         """Return the next job."""
@@ -28,6 +36,21 @@ class InOrder:
     def end(self, job: str) -> None:
         """Keep what has ended."""
         self.ended.append(job)
+
+
+class KillsIdleWorkers(Jobs):
+    """Kills both workers once they have ended a job each, before it hands out the rest."""
+
+    def take(self) -> str | None:
+        """Return the next job, or None until two have ended."""
+        if len(self.waiting) == 2 and not self.killed:
+            if len(self.ended) < 2:
+                return None
+            for child in multiprocessing.active_children():
+                self.killed.append(child.pid or 0)
+                os.kill(self.killed[-1], 9)
+                child.join()
+        return super().take()
 
 
 def perform(job: str, progress: Progress) -> None:
@@ -47,12 +70,10 @@ def perform(job: str, progress: Progress) -> None:
 
 def test_a_job_that_fails_or_is_killed_does_not_end_the_others() -> None:
     told: list[tuple[str, RunState]] = []
-    ended: dict[str, str | None] = {}
-    jobs = InOrder("fine", "mistaken", "killed")
-    run_in_processes(
-        perform, jobs, 2, lambda *state: told.append(state), lambda *end: ended.update([end])
-    )
-    assert ended == {
+    jobs = Jobs("fine", "mistaken", "killed")
+    ended = jobs.results.__setitem__
+    run_in_processes(perform, jobs, 2, lambda *state: told.append(state), ended)
+    assert jobs.results == {
         "fine": None,
         "mistaken": "no such thing",
         "killed": "its process ended with exit code -9",
@@ -62,8 +83,8 @@ def test_a_job_that_fails_or_is_killed_does_not_end_the_others() -> None:
 
 
 def test_a_worker_does_one_job_after_the_other_and_ends_with_a_failed_one(tmp_path: Path) -> None:
-    jobs = InOrder(*(f"file {tmp_path / name}" for name in "ab"), "mistaken", f"file {tmp_path}/c")
-    run_in_processes(perform, jobs, 1, lambda *_: None, lambda *_: None)
+    jobs = Jobs(*(f"file {tmp_path / name}" for name in "ab"), "mistaken", f"file {tmp_path}/c")
+    run_in_processes(perform, jobs, 1, lambda *_: None, jobs.results.__setitem__)
     first, second, third = ((tmp_path / name).read_text() for name in "abc")
     assert first == second
     assert third != first
@@ -71,28 +92,12 @@ def test_a_worker_does_one_job_after_the_other_and_ends_with_a_failed_one(tmp_pa
 
 
 def test_a_worker_that_died_while_idle_is_replaced(tmp_path: Path) -> None:
-    """One of two workers is killed while it has no job; both later jobs are done all the same."""
-    killed: list[int] = []
-    ended: dict[str, str | None] = {}
-
-    class Waiting(InOrder):
-        """Hands out the rest once two jobs have ended, after killing their idle workers."""
-
-        def take(self) -> str | None:
-            if len(self.waiting) == 2 and not killed:
-                if len(self.ended) < 2:
-                    return None
-                for child in multiprocessing.active_children():
-                    killed.append(child.pid or 0)
-                    os.kill(killed[-1], 9)
-                    child.join()
-            return super().take()
-
     names = [f"file {tmp_path / name}" for name in "abcd"]
-    run_in_processes(perform, Waiting(*names), 2, lambda *_: None, lambda *end: ended.update([end]))
-    assert len(killed) == 2
-    assert ended == dict.fromkeys(names)
-    assert int((tmp_path / "c").read_text()) not in killed
+    jobs = KillsIdleWorkers(*names)
+    run_in_processes(perform, jobs, 2, lambda *_: None, jobs.results.__setitem__)
+    assert len(jobs.killed) == 2
+    assert jobs.results == dict.fromkeys(names)
+    assert int((tmp_path / "c").read_text()) not in jobs.killed
 
 
 def test_an_interruption_ends_the_processes() -> None:
@@ -100,9 +105,57 @@ def test_an_interruption_ends_the_processes() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_in_processes(perform, InOrder("endless"), 1, interrupt, interrupt)
+        run_in_processes(perform, Jobs("endless"), 1, interrupt, interrupt)
     assert multiprocessing.active_children() == []
 
 
 def test_an_unforeseen_error_is_named() -> None:
     assert describe_error(ValueError("odd")) == "ValueError: odd"
+
+
+class Recorder:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[int | None, str]] = []
+        self.steps = 0
+        self.running = ""
+
+    def start(self, total: int | None, unit: str) -> None:
+        """Keep the start."""
+        self.started.append((total, unit))
+
+    def advance(self, count: int = 1) -> None:
+        """Add the units up."""
+        self.steps += count
+
+    def note(self, **numbers: float | str) -> None:
+        """Keep the last words."""
+        self.running = str(numbers["running"])
+
+
+def test_states_are_sent_once_a_second_with_the_steps_since_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("aladin_training.comparison.processes.time.monotonic", lambda: now)
+    sent: list[RunState] = []
+    progress = RunProgress(sent.append)
+    progress.start(5000, "captions")
+    progress.advance(5)
+    progress.start(1200, "steps")
+    progress.advance(3)
+    now += 1
+    progress.advance(2)
+    assert sent == [RunState("5/5,000 captions", 0), RunState("5/1,200 steps", 5)]
+
+
+def test_all_runs_share_one_progress() -> None:
+    recorder = Recorder()
+    active = ActiveRuns(recorder)
+    active.update("a seed 0", RunState("3/9 steps", 3))
+    active.update("b seed 0", RunState("1/9 steps", 1))
+    assert recorder.running == "a seed 0: 3/9 steps, b seed 0: 1/9 steps"
+    active.remove("a seed 0")
+    facts = (recorder.started, recorder.running, recorder.steps)
+    assert facts == ([(None, "steps")], "b seed 0: 1/9 steps", 4)

@@ -1,4 +1,4 @@
-"""The report says what was done, marks what is missing, and holds together as a document."""
+"""The report says what was done, marks what is missing, and shows the numbers of the runs."""
 
 from __future__ import annotations
 
@@ -7,226 +7,195 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from aladin_training.comparison.conditions import conditions
-from aladin_training.comparison.evaluation import RunEvaluation
+from aladin_training.comparison.drawing import panels
+from aladin_training.comparison.evaluation import save_evaluation
+from aladin_training.comparison.figures import draw_cross_ranks
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.report import write_report
 from aladin_training.comparison.step_time import StepTime
 from aladin_training.comparison.summary import Comparison, summarize_plan
 from aladin_training.config.recipe import Recipe
+from tests.training.comparison.conftest import FinishRun
 
 ALL, HALF = [0] * 8, [0] * 4 + [50] * 4
-VOID = {"meta", "img"}
-BASE_STEP = StepTime(ms=2.0, baseline_ms=2.0, ratio=1.0)
-LONG_STEP = StepTime(ms=3.1, baseline_ms=2.0, ratio=1.55, peak_bytes=12_345_678)
+TIMES = {
+    "base": StepTime(ms=2.0, baseline_ms=2.0, ratio=1.0),
+    "long": StepTime(ms=3.1, baseline_ms=2.0, ratio=1.55, peak_bytes=12_345_678),
+}
+QUALITY = {
+    "matching_text_to_image_r1": (40.0, 50.0),
+    "matching_image_to_text_r1": (50.0, 60.0),
+    "matching_mean_difference": (0.3, 0.4),
+}
 
 
 @pytest.fixture
-def comparison(plan: ComparisonPlan, finish_run: Callable[..., RunEvaluation]) -> Comparison:
+def comparison(plan: ComparisonPlan, finish_run: FinishRun) -> Comparison:
     """The baseline and a longer recipe are finished; of the third, one seed failed."""
     base, long, third = plan.recipes
     for seed in (0, 1):
         finish_run(plan.run(base, seed), HALF, HALF[2 - 2 * seed : 6 - 2 * seed])
         finish_run(plan.run(long, seed), ALL, ALL[:4], final_steps=1200, curve=(200, 300, 250))
     finish_run(plan.run(third, 1), ALL, ALL[:4])
-    failures = {"third seed 0": "the loss is nan | <not> a *number*"}
-    return summarize_plan(plan, failures, {"base": BASE_STEP, "long": LONG_STEP})
+    return summarize_plan(plan, {"third seed 0": "the loss is nan | <not> a *number*"}, TIMES)
 
 
 def tables(markdown: str) -> list[list[list[str]]]:
-    """Return the cells of every table, row by row."""
+    """Return the cells of every table, row by row, without marks of the baseline."""
     found: list[list[list[str]]] = []
     for block in markdown.split("\n\n"):
         if block.startswith("|"):
             rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()]
-            found.append([[cell.strip() for cell in row] for row in rows])
+            found.append([[cell.strip(" *") for cell in row] for row in rows])
     return found
 
 
-def test_the_tables_hold_the_numbers(comparison: Comparison) -> None:
-    markdown, _ = write_report(comparison)
-    results, differences, scores, cost = tables(markdown.read_text())
-    assert differences[0][2:] == ["simultaneous interval", "smallest effect"]
-    assert [row[:2] for row in differences[2:]] == [[row[0], row[3]] for row in results[3:]]
-    for row in differences[2:]:  # wider than alone, around the same difference
+def test_the_tables_hold_the_numbers_and_the_page_its_pictures(comparison: Comparison) -> None:
+    files = write_report(comparison)
+    markdown, html = (file.read_text() for file in files)
+    results, differences, scores, cost = tables(markdown)
+    for row, of in zip(differences[2:], results[3:], strict=True):
+        assert row[:2] == [of[0], of[3]]
+        # Wider than alone, around the same difference.
         alone, together = ([float(each) for each in re.findall(r"[+-][\d.]+", c)] for c in row[1:3])
         assert alone[0] == together[0]
         assert together[2] - together[1] >= 0.9 * (alone[2] - alone[1])
-    for table in (results, scores, cost):
-        assert {len(row) for row in table} == {len(table[0])}
-        assert set(table[1][1:]) == {"---:"}
-        assert [row[0].strip("*") for row in table[2:]] == ["base", "long", "third"]
     base, long, third = results[2:]
     # The baseline: half of the captions; of the photos half with one seed, all with the other.
-    assert base[1:4] == ["**matching**", "**375.0 ± 106.1**", "**-**"]
-    assert long[2] == "600.0 ± 0.0"
+    assert base[:4] == ["base", "matching", "375.0 ± 106.1", "-"]
     # Two seeds that differ by 150 points widen the interval by Student's t of one degree.
     assert long[3].startswith("+225.0 (-")
-    assert long[4:] == ["100.0", "100.0", "1.000", "3.5", "2.0", "1,234", "2 of 2"]
-    assert third[2] == "600.0"
-    assert third[3].startswith("+150.0")
-    assert third[-1] == "1 of 2, 1 failed"
-    assert scores[0] == ["recipe", "matching", "alignment", "fused", "two-stage"]
+    assert [long[2], *long[4:]] == [
+        *("600.0 ± 0.0", "100.0", "100.0", "1.000", "3.5", "2.0", "1,234", "2 of 2")
+    ]
+    assert (third[2], third[3].split()[0], third[-1]) == ("600.0", "+150.0", "1 of 2, 1 failed")
     assert scores[3][1:3] == ["600.0 ± 0.0", "0.0 ± 0.0"]
     assert cost[3][1:] == ["joint 6, student 1,200", "1,200", "2.0", "5.0", "1.55", "12"]
-    assert cost[2][-2:] == ["**1.00**", "**-**"]
-    assert cost[4][-2:] == ["-", "-"]
+    assert [cost[2][-2:], cost[4][-2:]] == [["1.00", "-"], ["-", "-"]]
+    assert "More than 1.5 times the baseline's step time: long (1.55)." in markdown
+    assert r"third seed 0: failed: the loss is nan \| \<not\> a \*number\*" in markdown
+    assert "third seed 0: failed: the loss is nan | &lt;not&gt; a *number*" in html
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", markdown)
+    assert pictures == [
+        f"figures/{name}.png" for name in ("curves", "distributions", "cross_ranks")
+    ]
+    inside = re.findall(r'"data:image/png;base64,([^"]+)"', html)
+    folder = comparison.plan.out
+    assert [base64.b64decode(each) for each in inside] == [
+        (folder / picture).read_bytes() for picture in pictures
+    ]
+    assert not re.search(r'(src|href)="(?!data:)', html)  # nothing is loaded from elsewhere
 
 
-def test_the_head_says_how_it_was_done(comparison: Comparison) -> None:
-    lines = conditions(comparison)
-    assert lines[0].startswith("Split: val (4 photos, 8 captions). The best weights and the fusion")
-    assert lines[1] == "Seeds: 0, 1 (for weights, batches and dropout)."
-    assert "stage joint of the same seed (6 steps; alignment rsum 300.0 ± 0.0" in lines[2]
-    assert "with new random weights in matching" in lines[2]
-    assert lines[3] == "Steps of the final stage: 1,200 (long), all others 4."
-    assert "takes 4 steps beyond the shared start: 1,200 (long)" in lines[4]
-    assert "baseline base with the same seeds" in lines[5]
-    assert "draws from 2 seeds only" in lines[5]
-
-
-def test_an_even_budget_and_an_unseen_split_are_said_so(
-    plan: ComparisonPlan, finish_run: Callable[..., RunEvaluation]
+def test_the_head_says_how_it_was_done(
+    comparison: Comparison, variant: Callable[..., Recipe], finish_run: FinishRun
 ) -> None:
-    even = dataclasses.replace(plan, split="test", recipes=(plan.recipes[0], plan.recipes[2]))
-    for run in even.runs():
-        finish_run(run, ALL, ALL[:4], split="test")
-    lines = conditions(summarize_plan(even, {}, {}))
-    assert lines[0] == "Split: test (4 photos, 8 captions)."
-    assert lines[3] == "Steps of every recipe's final stage: 4."
-    assert lines[4].startswith("Budget: ")
-    assert "no recipe takes more steps than the baseline's 4" in lines[4]
-
-
-def test_what_was_chosen_on_a_selection_split_is_not_said_of_the_validation_split(
-    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: Callable[..., RunEvaluation]
-) -> None:
-    careful = variant("careful", "data.selection=0.4")
-    mixed = dataclasses.replace(plan, recipes=(plan.recipes[0], careful), seeds=(0,))
-    for run in mixed.runs():
-        finish_run(run, ALL, ALL[:4])
-    assert "fusion of the runs of base were chosen" in conditions(summarize_plan(mixed, {}, {}))[0]
-    only = dataclasses.replace(mixed, recipes=(careful,), baseline="careful")
-    assert conditions(summarize_plan(only, {}, {}))[0] == "Split: val (4 photos, 8 captions)."
-
-
-def test_different_starts_are_told_apart(
-    comparison: Comparison, variant: Callable[..., Recipe], finish_run: Callable[..., RunEvaluation]
-) -> None:
+    split, seeds, start, steps, budget, difference = conditions(comparison)
+    assert split.startswith("Split: val (4 photos, 8 captions). The best weights and the fusion")
+    assert seeds.startswith("Seeds: 0, 1 ")
+    assert "stage joint of the same seed (6 steps; alignment rsum 300.0 ± 0.0" in start
+    assert "with new random weights in matching" in start
+    assert steps == "Steps of the final stage: 1,200 (long), all others 4."
+    assert "takes 4 steps beyond the shared start: 1,200 (long)" in budget
+    assert "baseline base with the same seeds" in difference
+    assert "draws from 2 seeds only" in difference
     other = variant("other", "stage.joint.lr=0.5")
-    plan = dataclasses.replace(
-        comparison.plan, recipes=(*comparison.plan.recipes, other), seeds=(1,)
-    )
+    recipes = (*comparison.plan.recipes, other)
+    plan = dataclasses.replace(comparison.plan, recipes=recipes, seeds=(1,))
     finish_run(plan.run(other, 1), ALL, ALL[:4])
-    lines = conditions(summarize_plan(plan, {}, {}))
-    assert lines[2].startswith("Start of the final stage of other: stage joint")
-    assert lines[3].startswith("Start of the final stage of all others: stage joint")
+    starts = conditions(summarize_plan(plan, {}, {}))[2:4]
+    assert starts[0].startswith("Start of the final stage of other: stage joint")
+    assert starts[1].startswith("Start of the final stage of all others: stage joint")
 
 
-def test_what_failed_is_listed_with_its_reason(comparison: Comparison) -> None:
-    markdown, html = write_report(comparison)
-    reason = r"third seed 0: failed: the loss is nan \| \<not\> a \*number\*"
-    assert f"* {reason}" in markdown.read_text()
-    assert "third seed 0: failed: the loss is nan | &lt;not&gt; a *number*" in html.read_text()
+def test_the_head_of_even_budgets_and_unseen_splits(
+    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: FinishRun
+) -> None:
+    careful = variant("careful", "data.selection=0.4")  # chosen on another split than it reports
 
+    def head(baseline: str, split: str, *recipes: Recipe) -> list[str]:
+        other = dataclasses.replace(plan, recipes=recipes, baseline=baseline, split=split)
+        for run in other.runs():
+            finish_run(run, ALL, ALL[:4], split=split)
+        return conditions(summarize_plan(other, {}, {}))
 
-def test_long_steps_are_named(comparison: Comparison) -> None:
-    markdown, _ = write_report(comparison)
-    assert "More than 1.5 times the baseline's step time: long (1.55)." in markdown.read_text()
-
-
-def test_pictures_of_the_markdown_exist(comparison: Comparison) -> None:
-    markdown, _ = write_report(comparison)
-    links = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", markdown.read_text())
-    names = ("curves", "distributions", "cross_ranks")
-    assert links == [f"figures/{name}.png" for name in names]
-    for link in links:
-        assert (markdown.parent / link).read_bytes().startswith(b"\x89PNG")
+    even = head("base", "test", plan.recipes[0], plan.recipes[2])
+    assert even[0] == "Split: test (4 photos, 8 captions)."
+    assert even[3] == "Steps of every recipe's final stage: 4."
+    assert "no recipe takes more steps than the baseline's 4" in even[4]
+    mixed = head("base", "val", plan.recipes[0], careful)
+    assert "fusion of the runs of base were chosen" in mixed[0]
+    assert head("careful", "val", careful)[0] == "Split: val (4 photos, 8 captions)."
 
 
 def test_what_the_stages_logged_is_drawn_and_tabulated(
-    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: Callable[..., RunEvaluation]
+    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: FinishRun
 ) -> None:
     tasks = {"matching": {"loss": "triplet"}, "intra_modal": {"loss": "intra_modal", "weight": 2}}
     imc = variant("imc", f"stage.student.tasks={json.dumps(tasks)}")
     plan = dataclasses.replace(plan, recipes=(plan.recipes[0], imc))
-    quality = {
-        "matching_text_to_image_r1": (40.0, 50.0),
-        "matching_image_to_text_r1": (50.0, 60.0),
-        "matching_mean_difference": (0.3, 0.4),
-    }
     for seed, share in ((0, 0.01), (1, 0.03)):
         shares = {"intra_modal_gradient_share": (share, 0.2)}
         shares["matching_gradient_share"] = (1 - share, 0.8)
-        finish_run(plan.run(plan.recipes[0], seed), ALL, ALL[:4], logged=quality)
-        finish_run(plan.run(imc, seed), ALL, ALL[:4], logged=quality | shares)
+        finish_run(plan.run(plan.recipes[0], seed), ALL, ALL[:4], logged=QUALITY)
+        finish_run(plan.run(imc, seed), ALL, ALL[:4], logged=QUALITY | shares)
     comparison = summarize_plan(plan, {}, {})
     curve = comparison.summaries[1].gradient_shares()["intra_modal"]
     assert [(point.step, point.mean) for point in curve] == [(2, pytest.approx(0.02)), (4, 0.2)]
-    markdown, _ = write_report(comparison)
-    text = markdown.read_text()
+    text = write_report(comparison)[0].read_text()
     names = ["curves", "recalls", "separation", "shares", "distributions", "cross_ranks"]
     assert re.findall(r"\((figures/[^)]+)\)", text) == [f"figures/{name}.png" for name in names]
-    assert all((markdown.parent / "figures" / f"{name}.png").exists() for name in names)
     shown = next(table for table in tables(text) if table[0][1] == "task")
-    assert shown[0] == ["recipe", "task", "weight", "first", "mean", "last"]
     assert shown[2:] == [
         ["imc", "matching", "1", "98.0", "89.0", "80.0"],
         ["imc", r"intra\_modal", "2", "2.0", "11.0", "20.0"],
     ]
 
 
-class Page(HTMLParser):
-    """Checks that tags close in order, and collects what the page shows and loads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.sources: list[str] = []
-        self.cells: list[int] = []
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open a tag."""
-        if tag not in VOID:
-            self.open.append(tag)
-        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag == "tr":
-            self.cells.append(0)
-        elif tag in ("td", "th"):
-            self.cells[-1] += 1
-
-    def handle_endtag(self, tag: str) -> None:
-        """Close the tag that was opened last."""
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        """Collect text."""
-        self.text.append(data)
-
-
-def test_the_page_is_whole_and_needs_nothing_else(comparison: Comparison) -> None:
-    _, html = write_report(comparison)
-    page = Page()
-    page.feed(html.read_text())
-    assert page.open == []
-    pictures = [source.removeprefix("data:image/png;base64,") for source in page.sources]
-    names = ("curves", "distributions", "cross_ranks")
-    files = [comparison.plan.out / "figures" / f"{name}.png" for name in names]
-    assert [base64.b64decode(each) for each in pictures] == [file.read_bytes() for file in files]
-    assert page.cells == [11] * 4 + [4] * 3 + [5] * 4 + [7] * 4
-    assert "600.0 ± 0.0" in page.text
-
-
 def test_nothing_finished_yet_is_a_report_too(plan: ComparisonPlan) -> None:
-    markdown, html = write_report(summarize_plan(plan, {}, {}))
-    text = markdown.read_text()
+    text = write_report(summarize_plan(plan, {}, {}))[0].read_text()
     assert text.count(" seeds 0, 1: not trained and evaluated yet") == 3
     assert "![" not in text
-    assert "<img" not in html.read_text()
-    assert not Path(plan.out / "figures").exists()
+    assert not (plan.out / "figures").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("", []),
+        ("a-1 a-2 b c-1", ["a-1 a-2 b", "c-1"]),
+        ("a b-1 b-2 b-3 c", ["a", "b-1 b-2 b-3", "c"]),
+        ("a-1 a-2 a-3 a-4 a-5 a-6 a-7", ["a-1 a-2 a-3", "a-4 a-5 a-6", "a-7"]),
+    ],
+)
+def test_names_with_the_same_first_word_share_a_panel(names: str, expected: list[str]) -> None:
+    assert panels(names.split(), size=3) == [panel.split() for panel in expected]
+
+
+def test_bars_of_cross_ranks_reach_from_a_rank_to_its_double(
+    plan: ComparisonPlan, finish_run: FinishRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, long, _ = plan.recipes
+    for recipe, of_pairs in ((base, [1, 1, 1, 1, 2, 3, 4, 7]), (long, [1, 2, 3, 3, 7, 8, 8, 9])):
+        run = plan.run(recipe, 0)
+        of_score = dict.fromkeys(("matching", "alignment"), torch.tensor(of_pairs))
+        evaluation = finish_run(run, [0] * 8, [0] * 4)
+        save_evaluation(run.folder, dataclasses.replace(evaluation, cross_ranks=of_score))
+    drawn: list[Any] = []
+    monkeypatch.setattr(
+        "aladin_training.comparison.figures.save_figure", lambda figure, _: drawn.append(figure)
+    )
+    assert draw_cross_ranks(summarize_plan(plan, {}, {}), tmp_path / "cross_ranks.png")
+    (axes,) = drawn[0].axes
+    assert axes.get_title() == "long\nmedian rank 5"  # between 3 and 7
+    of_long, of_base = (bars.get_data() for bars in axes.patches)
+    assert list(of_long.edges) == list(of_base.edges) == [1, 2, 4, 8, 16]
+    assert list(of_long.values) == [12.5, 37.5, 12.5, 37.5]
+    assert list(of_base.values) == [50, 25, 25, 0]

@@ -1,4 +1,4 @@
-"""Step times: what is measured of which stage, and what is kept."""
+"""Step times and memory: what is measured of which stage, and what is kept."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import Batch
+from aladin_training.comparison.peak_memory import peak_bytes
 from aladin_training.comparison.step_time import (
     RandomSources,
     StepTime,
@@ -105,3 +106,30 @@ def test_times_are_kept_for_the_recipes_they_were_measured_of(
     assert load_step_times(file, recipes, other) == {}  # beside another baseline
     changed = variant("base", "stage.student.lr=0.5")
     assert load_step_times(file, recipes, changed) == {}
+
+
+CPU = torch.device("cpu")
+KB = 4 * 256  # of 256 float32
+
+
+def test_memory_that_is_released_or_was_there_before_does_not_count() -> None:
+    held = torch.ones(10_000)
+
+    def work() -> None:
+        first = torch.ones(256)
+        second = first + first
+        del first
+        third = torch.cat([second, second])  # 1 + 2 are held
+        assert third.sum() == 1024
+
+    assert peak_bytes(work, CPU) == pytest.approx(3 * KB, abs=64)  # and a sum or two
+    assert peak_bytes(lambda: held.sum(), CPU) < KB
+
+
+def test_memory_that_autograd_keeps_counts() -> None:
+    values = torch.ones(256, requires_grad=True)
+    # The product is released once its exponential is there, which is kept, like its square; then
+    # come the gradients.
+    most = peak_bytes(lambda: (values.detach() * values).exp().square().sum().backward(), CPU)
+    assert 3 * KB <= most <= 5 * KB
+    assert values.grad is not None
