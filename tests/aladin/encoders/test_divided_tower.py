@@ -2,61 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders.base import LayerStates
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.errors import ConfigError
+from tests.aladin.encoders.conftest import PATCHES, RESNET, image_encoder
 
-_TRANSFORMER: dict[str, Any] = {
-    "hidden_size": 8,
-    "num_attention_heads": 2,
-    "intermediate_size": 8,
-    "num_hidden_layers": 3,
-    "image_size": 32,
-    "patch_size": 8,
-}
+_TRANSFORMER = PATCHES | {"num_hidden_layers": 3}
 # Architecture, chosen layers, number of the last layers.
 FAMILIES: dict[str, tuple[dict[str, Any], tuple[int, ...], int]] = {
-    "mobilenet_v2": (
-        {"model_type": "mobilenet_v2", "depth_multiplier": 0.2, "min_depth": 4},
-        (11, 15),
-        4,
-    ),
-    "resnet": (
-        {
-            "model_type": "resnet",
-            "embedding_size": 8,
-            "hidden_sizes": [8, 16],
-            "depths": [1, 1],
-            "layer_type": "basic",
-        },
-        (),
-        1,
-    ),
-    "vit": ({"model_type": "vit"} | _TRANSFORMER, (), 1),
-    "dinov2": ({"model_type": "dinov2"} | _TRANSFORMER, (), 2),
-    "clip": ({"model_type": "clip_vision_model"} | _TRANSFORMER, (), 2),
-    "siglip": ({"model_type": "siglip_vision_model"} | _TRANSFORMER, (), 1),
+    "mobilenet_v2": ({"depth_multiplier": 0.2, "min_depth": 4}, (11, 15), 4),
+    "resnet": (RESNET, (), 1),
+    "vit": (_TRANSFORMER, (), 1),
+    "dinov2": (_TRANSFORMER, (), 2),
+    "clip_vision_model": (_TRANSFORMER, (), 2),
+    "siglip_vision_model": (_TRANSFORMER, (), 1),
 }
 
 
-def encoder_of(architecture: dict[str, Any], layers: tuple[int, ...] = ()) -> HFImageEncoder:
-    torch.manual_seed(0)
-    preprocessing = ImagePreprocessing(height_px=32, width_px=32)
-    encoder = HFImageEncoder(
-        ImageEncoderConfig(architecture=architecture, preprocessing=preprocessing, layers=layers)
-    )
-    with torch.no_grad():
-        for module in encoder.modules():
-            if isinstance(module, nn.Conv2d):  # random weights of the library's own let maps vanish
-                nn.init.normal_(module.weight, std=2 / module.weight[0].numel() ** 0.5)
-    return encoder.eval()
+def encoder_of(family: str, layers: tuple[int, ...] = (), px: int = 32) -> HFImageEncoder:
+    plain = image_encoder(family, px, **FAMILIES[family][0])
+    for module in plain.modules():
+        if isinstance(module, nn.Conv2d):  # random weights of the library's own let maps vanish
+            nn.init.normal_(module.weight, std=2 / module.weight[0].numel() ** 0.5)
+    config = dataclasses.replace(plain.config, layers=layers)
+    return HFImageEncoder(config, model=plain.model).eval()
 
 
 def photos(count: int) -> Tensor:
@@ -65,8 +41,8 @@ def photos(count: int) -> Tensor:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_states_lead_to_the_output_of_the_photos(family: str) -> None:
-    architecture, layers, last = FAMILIES[family]
-    encoder = encoder_of(architecture, layers)
+    _, layers, last = FAMILIES[family]
+    encoder = encoder_of(family, layers)
     names = list(encoder.state_dict())
     batch = photos(20)  # more than are computed at a time
     with torch.no_grad():
@@ -84,8 +60,8 @@ def test_states_lead_to_the_output_of_the_photos(family: str) -> None:
 
 
 def test_the_weights_are_shared_and_only_the_last_ones_get_gradients() -> None:
-    architecture, layers, last = FAMILIES["mobilenet_v2"]
-    encoder = encoder_of(architecture, layers)
+    _, layers, last = FAMILIES["mobilenet_v2"]
+    encoder = encoder_of("mobilenet_v2", layers)
     encoder.divide(last)
     states, digest = encoder.layer_states(photos(2)), encoder.states_digest()
     encoder(states).states.square().sum().backward()
@@ -106,15 +82,7 @@ def test_the_weights_are_shared_and_only_the_last_ones_get_gradients() -> None:
 
 def test_the_digest_of_states_changes_with_sizes_and_division() -> None:
     def digest(px: int, layers: tuple[int, ...], last: int) -> str:
-        architecture, _, _ = FAMILIES["mobilenet_v2"]
-        encoder = encoder_of(architecture, layers)
-        preprocessing = ImagePreprocessing(height_px=px, width_px=px)
-        other = HFImageEncoder(
-            ImageEncoderConfig(
-                architecture=architecture, preprocessing=preprocessing, layers=layers
-            )
-        )
-        other.load_state_dict(encoder.state_dict())
+        other = encoder_of("mobilenet_v2", layers, px)
         other.divide(last)
         return other.states_digest()
 
@@ -134,7 +102,7 @@ def test_the_digest_of_states_changes_with_sizes_and_division() -> None:
 def test_a_division_that_loses_something_is_refused(
     family: str, layers: tuple[int, ...], last: int, message: str
 ) -> None:
-    encoder = encoder_of(FAMILIES[family][0], layers)
+    encoder = encoder_of(family, layers)
     with pytest.raises(ConfigError, match=message):
         encoder.divide(last)
     assert encoder.last_layers is None
@@ -143,7 +111,7 @@ def test_a_division_that_loses_something_is_refused(
 
 
 def test_a_division_ends() -> None:
-    encoder = encoder_of(FAMILIES["resnet"][0])
+    encoder = encoder_of("resnet")
     encoder.divide(1)
     states = encoder.layer_states(photos(1))
     encoder.divide(None)

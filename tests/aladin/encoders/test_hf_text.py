@@ -8,51 +8,22 @@ from typing import Any
 import pytest
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.encoders.base import TextEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder
-from aladin_network.encoders.vocabulary import train_tokenizer
-from aladin_network.errors import CheckpointError, ConfigError, TextTooLongError
+from aladin_network.encoders.vocabulary import train_tokenizer, train_word_tokenizer
+from aladin_network.errors import TextTooLongError
+from tests.aladin.encoders.conftest import CAPTIONS, WORDS, save
 
-CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]
-SMALL = {
-    "hidden_size": 20,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 64,
-}
 VISION = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 32}
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    """A vocabulary of the captions' word pieces."""
-    return train_tokenizer(CAPTIONS, 200)
 
 
 @pytest.fixture(scope="module")
 def encoder(tokenizer: Tokenizer) -> HFTextEncoder:
     """A small random BERT."""
     torch.manual_seed(0)
-    config = TextEncoderConfig(architecture={"model_type": "bert", **SMALL}, max_tokens=16)
+    config = TextEncoderConfig(architecture={"model_type": "bert", **WORDS}, max_tokens=16)
     return HFTextEncoder.from_source(config, tokenizer).eval()
-
-
-def save(folder: Path, tokenizer: Tokenizer, model_type: str, **settings: Any) -> PreTrainedModel:
-    torch.manual_seed(0)
-    model = AutoModel.from_config(AutoConfig.for_model(model_type, **settings)).eval()
-    model.save_pretrained(folder)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-    ).save_pretrained(folder)
-    return model
 
 
 def load(folder: Path, **settings: Any) -> HFTextEncoder:
@@ -61,7 +32,6 @@ def load(folder: Path, **settings: Any) -> HFTextEncoder:
 
 
 def test_cls_and_sep_are_real_but_no_content(encoder: HFTextEncoder) -> None:
-    assert isinstance(encoder, TextEncoder)
     batch = encoder.preprocess(["red square", "a small red circle"])
     assert batch.mask.tolist() == [[True] * 4 + [False] * 2, [True] * 6]
     assert batch.content.tolist() == [
@@ -112,7 +82,7 @@ def test_training_groups_texts_by_length(
 ) -> None:
     """States and gradients are those of one padded batch; the network sees less padding."""
     torch.manual_seed(0)
-    config = TextEncoderConfig(architecture={"model_type": "bert", **SMALL}, max_tokens=16)
+    config = TextEncoderConfig(architecture={"model_type": "bert", **WORDS}, max_tokens=16)
     encoder = HFTextEncoder.from_source(config, tokenizer).eval()
     for module in encoder.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -151,7 +121,7 @@ def test_training_groups_texts_by_length(
 
 
 def test_bert_gives_the_states_of_transformers(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    model = save(tmp_path, tokenizer, "bert", vocab_size=tokenizer.get_vocab_size(), **SMALL)
+    model = save(tmp_path, "bert", tokenizer, vocab_size=tokenizer.get_vocab_size(), **WORDS)
     encoder = load(tmp_path)
     batch = encoder.preprocess(CAPTIONS)
     with torch.inference_mode():
@@ -162,8 +132,8 @@ def test_bert_gives_the_states_of_transformers(tmp_path: Path, tokenizer: Tokeni
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_the_text_tower_of_a_dual_encoder(tmp_path: Path, tokenizer: Tokenizer, kind: str) -> None:
-    text = SMALL | {"vocab_size": tokenizer.get_vocab_size()}
-    model = save(tmp_path, tokenizer, kind, text_config=text, vision_config=VISION)
+    text = WORDS | {"vocab_size": tokenizer.get_vocab_size()}
+    model = save(tmp_path, kind, tokenizer, text_config=text, vision_config=VISION)
     encoder = load(tmp_path)
     assert encoder.config.architecture is not None
     assert encoder.config.architecture["model_type"] == f"{kind}_text_model"
@@ -176,26 +146,27 @@ def test_the_text_tower_of_a_dual_encoder(tmp_path: Path, tokenizer: Tokenizer, 
     torch.testing.assert_close(
         features.states[features.mask], expected[batch.mask], atol=1e-5, rtol=1e-5
     )
-    rebuilt = HFTextEncoder(encoder.config, encoder.tokenizer).eval()
-    rebuilt.load_state_dict(encoder.state_dict())
-    assert torch.equal(rebuilt(batch).states, encoder(batch).states)
 
 
-def test_impossible_text_encoders_are_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    with pytest.raises(ConfigError, match="needs a trained tokenizer"):
-        HFTextEncoder.from_source(TextEncoderConfig(architecture={"model_type": "bert"}), None)
-    with pytest.raises(ConfigError, match="give a source or an architecture"):
-        HFTextEncoder(TextEncoderConfig(), tokenizer)
-    small = {"model_type": "bert", **SMALL, "vocab_size": 10}
-    with pytest.raises(ConfigError, match="the architecture's vocab_size is 10"):
-        HFTextEncoder(TextEncoderConfig(architecture=small), tokenizer)
-    with pytest.raises(CheckpointError, match="cannot load a text encoder"):
-        load(tmp_path)
+def test_word_pieces_of_any_text_in_the_layout_of_bert(tokenizer: Tokenizer) -> None:
+    encoding = tokenizer.encode("A RED circle")
+    assert encoding.tokens == ["[CLS]", "a", "red", "circle", "[SEP]"]
+    assert encoding.special_tokens_mask == [1, 0, 0, 0, 1]
+    assert "[UNK]" not in tokenizer.encode("squared").tokens  # falls into known pieces
+    assert tokenizer.encode("犬").tokens == ["[CLS]", "[UNK]", "[SEP]"]
 
 
-def test_a_source_without_a_tokenizer(tmp_path: Path) -> None:
-    AutoModel.from_config(AutoConfig.for_model("bert", vocab_size=50, **SMALL)).save_pretrained(
-        tmp_path
-    )
-    with pytest.raises(CheckpointError, match="cannot load a tokenizer"):
-        load(tmp_path)
+def test_whole_words_by_frequency_between_start_and_end() -> None:
+    # a four times, dog twice; of the words seen once the alphabet's first ones.
+    tokenizer = train_word_tokenizer(["a dog", "A cat, a dog.", "a bird"], 8)
+    vocabulary = tokenizer.get_vocab()
+    words = ["<pad>", "<start>", "<end>", "<unk>", "a", "dog", ",", "."]
+    assert sorted(vocabulary, key=vocabulary.__getitem__) == words
+    encoding = tokenizer.encode("A DOG, a bird and <unk>")
+    assert encoding.tokens[:6] == ["<start>", "a", "dog", ",", "a", "<unk>"]
+    assert encoding.special_tokens_mask == [1, *[0] * (len(encoding.tokens) - 2), 1]
+    assert train_word_tokenizer(CAPTIONS, 1).get_vocab_size() == 4  # special tokens always get in
+    for train in (train_tokenizer, train_word_tokenizer):
+        bounded = train(CAPTIONS * 10, 60)
+        assert bounded.get_vocab_size() <= 60
+        assert bounded.to_str() == train(CAPTIONS * 10, 60).to_str()

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, CLIPTextConfig, CLIPTextModelWithProjection
+from transformers import CLIPTextConfig, CLIPTextModelWithProjection
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
@@ -27,9 +27,8 @@ from aladin_network.config import (
     TextEncoderConfig,
     TowerConfig,
 )
-from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder, longest_text
-from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.errors import CheckpointError
 from aladin_network.graphs.network import query_network
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import matching_scores
@@ -51,13 +50,6 @@ TEXTS = [
     "ein Hund läuft " * 2,
 ]
 BARE = TowerConfig(trunk=None)
-SMALL_BERT = {
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 8,
-    "vocab_size": 20,
-}
 
 
 def config(folder: Path, family: str, **changes: Any) -> ModelConfig:
@@ -147,67 +139,38 @@ def test_photos_of_another_size_take_interpolated_positions(
         assert model.image.encoder.region_boxes(480, 480).shape == (6 * 5, 4)
 
 
-def test_a_tower_that_pools_at_a_token_which_no_text_has(
+def test_sources_that_lack_something_are_refused(
     dual_encoder: Callable[[str], Any], tmp_path: Path
 ) -> None:
-    saved = dual_encoder("clip")
-    shutil.copytree(saved.folder, tmp_path / "source")
-    file = tmp_path / "source" / "config.json"
-    data = json.loads(file.read_text())
+    source = tmp_path / "source"
+    shutil.copytree(dual_encoder("clip").folder, source)
+    settings = (source / "config.json").read_text()
+    data = json.loads(settings)
     data["text_config"]["eos_token_id"] = 7
-    file.write_text(json.dumps(data))
+    (source / "config.json").write_text(json.dumps(data))
     with pytest.raises(CheckpointError, match="pools at token 7, its tokenizer ends texts with 1"):
-        AladinModel.create(config(tmp_path / "source", "clip"))
-
-
-def test_weights_that_are_missing_are_named(
-    dual_encoder: Callable[[str], Any], tmp_path: Path
-) -> None:
-    saved = dual_encoder("clip")
-    shutil.copytree(saved.folder, tmp_path / "source")
-    file = tmp_path / "source" / "model.safetensors"
-    weights = load_file(file)
+        AladinModel.create(config(source, "clip"))
+    (source / "config.json").write_text(settings)
+    weights = load_file(source / "model.safetensors")
     del weights["visual_projection.weight"]
-    save_file(weights, file, {"format": "pt"})
+    save_file(weights, source / "model.safetensors", {"format": "pt"})
     with pytest.raises(CheckpointError, match=r"lacks 1 tensors: visual_projection\.weight"):
-        AladinModel.create(config(tmp_path / "source", "clip"))
+        AladinModel.create(config(source, "clip"))
 
 
-def test_towers_that_cannot_be_pooled_are_refused(
-    dual_encoder: Callable[[str], Any], tmp_path: Path
-) -> None:
-    AutoModel.from_config(AutoConfig.for_model("bert", **SMALL_BERT)).save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="no dual encoder with a pooling of its own"):
-        HFTextEncoder.from_source(TextEncoderConfig(source=str(tmp_path), pooled=True), None)
-    clip = str(dual_encoder("clip").folder)
-    with pytest.raises(ConfigError, match=r"max_tokens is 78, .* takes 77"):
-        HFTextEncoder.from_source(TextEncoderConfig(source=clip, max_tokens=78), None)
-    with pytest.raises(ConfigError, match="no further layers"):
-        HFImageEncoder.from_source(ImageEncoderConfig(source=clip, pooled=True, layers=(1,)))
-    naflex = str(dual_encoder("siglip2").folder)
-    with pytest.raises(ConfigError, match='needs name = "naflex"'):
-        HFImageEncoder.from_source(ImageEncoderConfig(source=naflex))
-
-
-def test_positions_of_roberta_count_from_its_own_padding(
-    dual_encoder: Callable[[str], Any],
-) -> None:
-    saved = dual_encoder("vit-xlm-roberta")
-    encoder = HFTextEncoder.from_source(TextEncoderConfig(source=str(saved.folder)), None)
-    assert encoder.config.pad_id == saved.tokenizer.pad_token_id == 1
-    assert longest_text(encoder.model) == 64  # of 66 positions, two belong to the padding
-    batch = encoder.preprocess(TEXTS)
+def test_each_family_pads_as_it_was_trained(dual_encoder: Callable[[str], Any]) -> None:
+    roberta, siglip = (
+        HFTextEncoder.from_source(TextEncoderConfig(source=str(dual_encoder(each).folder)), None)
+        for each in ("vit-xlm-roberta", "siglip")
+    )
+    # RoBERTa's positions count from its own padding: of 66 two belong to it.
+    assert (roberta.config.pad_id, longest_text(roberta.model)) == (1, 64)
+    batch = roberta.preprocess(TEXTS)
     assert bool((batch.ids[~batch.mask] == 1).all())
-
-
-def test_siglip_reads_padding_and_drops_it_afterwards(
-    dual_encoder: Callable[[str], Any],
-) -> None:
-    saved = dual_encoder("siglip")
-    encoder = HFTextEncoder.from_source(TextEncoderConfig(source=str(saved.folder)), None)
-    batch = encoder.preprocess(TEXTS)
-    assert encoder.config.pad_to == batch.ids.shape[1] == 64
-    features = encoder(batch)
+    # SigLIP reads padding and drops it afterwards.
+    batch = siglip.preprocess(TEXTS)
+    assert siglip.config.pad_to == batch.ids.shape[1] == 64
+    features = siglip(batch)
     assert features.states.shape[1] == int(batch.mask.sum(dim=1).max()) < 64
     assert features.content.sum() == batch.content.sum()
 

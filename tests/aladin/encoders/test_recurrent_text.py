@@ -10,15 +10,14 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.encoders.base import TextEncoder
 from aladin_network.encoders.recurrent_text import (
     GRUTextEncoder,
     LSTMTextEncoder,
     RecurrentTextEncoder,
 )
 from aladin_network.errors import ConfigError
+from tests.aladin.encoders.conftest import CAPTIONS
 
-CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]
 TEXTS = ["a circle", "two dogs run on a small red square", "red"]
 SMALL: dict[str, object] = {"embedding_size": 5, "hidden_size": 6, "dropout": 0.0}
 KINDS: list[type[RecurrentTextEncoder]] = [GRUTextEncoder, LSTMTextEncoder]
@@ -87,34 +86,7 @@ def test_start_and_end_count_as_words_or_not(tokenizer: Tokenizer) -> None:
     assert plain(batch).content[0].tolist() == [False, False] + [True] * 4 + [False]
     assert [text[start:end] for start, end in plain.spans(text)] == words
     for encoder in (counting, plain):
-        assert isinstance(encoder, TextEncoder)
         assert encoder.preprocess([text]).content.sum() == 4  # what the user wrote
-
-
-def test_neither_padding_nor_other_texts_change_a_state(tokenizer: Tokenizer) -> None:
-    encoder = build(tokenizer, layers=2)
-    batch = encoder.preprocess(TEXTS)
-    poisoned = batch._replace(ids=batch.ids.masked_fill(~batch.mask, 9))
-    together = encoder(batch)
-    assert torch.equal(encoder(poisoned).states, together.states)
-    for row, text in enumerate(TEXTS):
-        alone = encoder(encoder.preprocess([text])).states[0]
-        torch.testing.assert_close(together.states[row, : len(alone)], alone, atol=1e-6, rtol=1e-5)
-
-
-def test_unknown_words_share_a_vector_and_stay_words(tokenizer: Tokenizer) -> None:
-    encoder = build(tokenizer)
-    first, second = (encoder(encoder.preprocess([f"a {word}"])) for word in ("xylophone", "犬"))
-    assert torch.equal(first.states, second.states)
-    assert encoder.preprocess(["xylophone"]).content.tolist() == [[False, True, False]]
-
-
-def test_dropout_of_word_vectors_in_training_only(tokenizer: Tokenizer) -> None:
-    encoder = build(tokenizer, dropout=0.4)
-    batch = encoder.preprocess(TEXTS)
-    assert torch.equal(encoder(batch).states, encoder(batch).states)
-    encoder.train()
-    assert not torch.equal(encoder(batch).states, encoder(batch).states)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,21 +100,6 @@ def test_autocast_computes_in_float32_and_trains(
     assert torch.equal(states, encoder(batch).states)
     states.square().sum().backward()
     assert all(parameter.grad is not None for parameter in encoder.parameters())
-
-
-def test_a_random_start(tokenizer: Tokenizer) -> None:
-    encoder = GRUTextEncoder.from_source(TextEncoderConfig(name="gru"), tokenizer)
-    assert encoder.config.architecture == {
-        "vocab_size": tokenizer.get_vocab_size(),
-        "embedding_size": 300,
-        "hidden_size": 1024,
-        "layers": 1,
-        "bidirectional": True,
-        "dropout": 0.4,
-        "special_tokens_are_words": True,
-    }
-    vectors = encoder.embedding.weight
-    assert 0.09 < float(vectors.detach().abs().max()) <= 0.1
 
 
 def test_word_vectors_of_a_file_become_weights(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -184,27 +141,3 @@ def test_word_vectors_that_do_not_fit_are_refused(
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
         build(tokenizer, vectors=str(file))
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"hidden": 3}, "text_encoder.architecture: hidden: unknown key"),
-        ({"layers": "1"}, "text_encoder.architecture: layers: "),
-        ({"hidden_size": 0}, "hidden_size must be greater than zero"),
-        ({"dropout": 1.5}, "dropout probability"),
-        ({"vocab_size": 10}, "the architecture's vocab_size is 10"),
-    ],
-)
-def test_an_impossible_architecture(
-    tokenizer: Tokenizer, options: dict[str, object], reason: str
-) -> None:
-    with pytest.raises(ConfigError, match=reason):
-        build(tokenizer, **options)
-
-
-def test_impossible_recurrent_encoders_are_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(ConfigError, match="needs a trained tokenizer"):
-        GRUTextEncoder.from_source(TextEncoderConfig(name="gru"), None)
-    with pytest.raises(ConfigError, match="gru starts at random, it has no source 'glove'"):
-        GRUTextEncoder.from_source(TextEncoderConfig(name="gru", source="glove"), tokenizer)

@@ -4,76 +4,28 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from aladin_network.config import (
-    AlignmentHeadConfig,
-    ImageEncoderConfig,
-    ImagePreprocessing,
-    MatchingHeadConfig,
-    TextEncoderConfig,
-    TowerConfig,
-)
+from aladin_network.config import TextEncoderConfig, TowerConfig
 from aladin_network.encoders.base import Features, concatenate_features
 from aladin_network.encoders.regions import RegionsImageEncoder
 from aladin_network.encoders.vocabulary import train_tokenizer
-from aladin_network.errors import ConfigError, InputError, RegionError
+from aladin_network.errors import RegionError
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet, with_geometry
 from aladin_training.batches.feature_cache import FeatureCache
+from tests.aladin.encoders.conftest import BERT, region_model, region_sets, save
 from tests.tensors import encode_images, encode_texts
 
-Build = Callable[..., AladinModel]
-DIM, HEADS = 16, 2
-BERT = {
-    "model_type": "bert",
-    "hidden_size": DIM,
-    "num_hidden_layers": 2,
-    "num_attention_heads": HEADS,
-    "intermediate_size": 24,
-    "max_position_embeddings": 32,
-    # A wide start, so that what is attended to makes a difference.
-    "initializer_range": 0.5,
-}
+DIM, HEADS = BERT["hidden_size"], BERT["num_attention_heads"]
 TEXTS = ["a dog", "a small red circle above a striped blue square", "the yellow star"]
-LABELS = [("dog", "red circle", "grass"), (), ("blue square",), tuple("abcdefgh")]
-
-
-def region_sets() -> list[RegionSet]:
-    """Photos with 3, 2, 1 and 8 regions of 5 numbers."""
-    rng = np.random.default_rng(3)
-    return [
-        RegionSet(rng.normal(size=(count, 5)).astype(np.float32), labels=labels)
-        for count, labels in zip((3, 2, 1, 8), LABELS, strict=True)
-    ]
-
-
-def region_model(build_tiny: Build, frozen: bool = False, **changes: Any) -> AladinModel:
-    """A network whose heads read the encoders' own states, as ALADIN's."""
-    options = changes.pop("architecture", {})
-    parts: dict[str, Any] = {
-        "image_encoder": ImageEncoderConfig(
-            name="regions",
-            architecture={"region_dim": 5, "max_regions": 6, "max_label_tokens": 7, **options},
-            frozen=frozen,
-        ),
-        "text_encoder": TextEncoderConfig(architecture=BERT, max_tokens=24, frozen=frozen),
-        "image_tower": TowerConfig(trunk=None),
-        "text_tower": TowerConfig(trunk=None),
-        "alignment": AlignmentHeadConfig(dim=None),
-        "matching": MatchingHeadConfig(layers=1, heads=2),
-    }
-    return build_tiny(**(parts | changes))
 
 
 def encoder_of(model: AladinModel) -> RegionsImageEncoder:
@@ -149,8 +101,8 @@ def plain_pass(model: AladinModel, photo: RegionSet) -> list[Tensor]:
     [{}, {"start_token": "unk"}, {"labels": False}, {"norm": False}],
     ids=["paper", "A-2", "no labels", "no norm"],
 )
-def test_the_pass_is_that_of_a_plain_bert(build_tiny: Build, architecture: dict[str, Any]) -> None:
-    model = region_model(build_tiny, architecture=architecture)
+def test_the_pass_is_that_of_a_plain_bert(architecture: dict[str, Any]) -> None:
+    model = region_model(architecture=architecture)
     photos = region_sets()
     states, mask, content = encoded(model, photos)
     assert mask.sum(dim=1).tolist() == [4, 3, 2, 7]  # the CLS, and at most six regions
@@ -162,25 +114,8 @@ def test_the_pass_is_that_of_a_plain_bert(build_tiny: Build, architecture: dict[
     assert float(states[mask].std()) > 0.1
 
 
-@pytest.mark.parametrize("aggregate", ["encoder", "first_region"])
-def test_neither_the_batch_nor_padding_changes_a_score(build_tiny: Build, aggregate: Any) -> None:
-    model = region_model(build_tiny, image_tower=TowerConfig(trunk=None, aggregate=aggregate))
-    encoder, photos = encoder_of(model), region_sets()
-    inputs = [encoder.preprocess(photo) for photo in photos]
-    with torch.inference_mode():
-        together = model.encode_images(encoder.collate(inputs))
-        texts = encode_texts(model, TEXTS)
-        for name in model.score_names:
-            scores = model.scores(name, together, texts)
-            for row, one in enumerate(inputs):
-                alone = model.scores(name, model.encode_images(encoder.collate([one])), texts)
-                torch.testing.assert_close(alone[0], scores[row], atol=1e-5, rtol=0)
-            in_pairs = model.scores(name, encode_images(model, inputs), texts)
-            torch.testing.assert_close(in_pairs, scores, atol=1e-5, rtol=0)
-
-
-def test_the_first_region_may_play_the_cls(build_tiny: Build) -> None:
-    model = region_model(build_tiny, image_tower=TowerConfig(trunk=None, aggregate="first_region"))
+def test_the_first_region_may_play_the_cls() -> None:
+    model = region_model(image_tower=TowerConfig(trunk=None, aggregate="first_region"))
     encoder, photos = encoder_of(model), region_sets()
     states, mask, content = encoded(model, photos)
     with torch.inference_mode():
@@ -193,9 +128,9 @@ def test_the_first_region_may_play_the_cls(build_tiny: Build) -> None:
     assert encode_images(model, inputs).mask.sum(dim=1).tolist() == [2, 1, 0, 5]
 
 
-def test_the_two_passes_do_not_see_each_other(build_tiny: Build) -> None:
+def test_the_two_passes_do_not_see_each_other() -> None:
     """What a photo holds changes no text, and what a text says no photo."""
-    model = region_model(build_tiny)
+    model = region_model()
     images = torch.cat([part.flatten() for part in encoded(model, region_sets())])
     texts = encode_texts(model, TEXTS)
     other = [
@@ -207,10 +142,8 @@ def test_the_two_passes_do_not_see_each_other(build_tiny: Build) -> None:
     torch.testing.assert_close(alone.embedding[0], texts.embedding[0], atol=1e-6, rtol=0)
 
 
-def test_a_checkpoint_and_a_copy_share_their_own_bert_once(
-    build_tiny: Build, tmp_path: Path
-) -> None:
-    model = region_model(build_tiny)
+def test_a_checkpoint_and_a_copy_share_their_own_bert_once(tmp_path: Path) -> None:
+    model = region_model()
     names = [name for name, _ in model.named_parameters() if name.startswith("image.")]
     parts = ("embedding.bias", "embedding.weight", "norm.bias", "norm.weight")
     assert sorted(names) == [f"image.encoder.{part}" for part in parts]
@@ -228,9 +161,9 @@ def test_a_checkpoint_and_a_copy_share_their_own_bert_once(
     assert torch.equal(encoded(model, region_sets()).states, before)
 
 
-def test_the_digest_is_of_the_bert_too(build_tiny: Build) -> None:
+def test_the_digest_is_of_the_bert_too() -> None:
     """Cached regions are those of one embedding, one BERT and one vocabulary."""
-    model = region_model(build_tiny)
+    model = region_model()
     before = encoder_of(model).weights_digest()
     digests = {before}
     for parameter in (encoder_of(model).embedding.bias, next(model.text.encoder.parameters())):
@@ -240,8 +173,8 @@ def test_the_digest_is_of_the_bert_too(build_tiny: Build) -> None:
     assert len(digests) == 3
 
 
-def test_frozen_only_with_the_bert(build_tiny: Build) -> None:
-    model = region_model(build_tiny, frozen=True).train()
+def test_frozen_only_with_the_bert() -> None:
+    model = region_model(frozen=True).train()
     encoder = encoder_of(model)
     assert encoder.frozen
     assert not encoder.dropout.training
@@ -249,15 +182,10 @@ def test_frozen_only_with_the_bert(build_tiny: Build) -> None:
     assert not encoder(batch).states.requires_grad
     model.text.encoder.frozen = False  # as a stage that tunes it does
     assert not encoder.frozen
-    with pytest.raises(ConfigError, match="frozen, but the text encoder, whose BERT it shares"):
-        region_model(
-            build_tiny,
-            image_encoder=ImageEncoderConfig(name="regions", frozen=True),
-        )
 
 
-def test_frozen_output_from_the_cache(build_tiny: Build, tmp_path: Path) -> None:
-    model = region_model(build_tiny, frozen=True)
+def test_frozen_output_from_the_cache(tmp_path: Path) -> None:
+    model = region_model(frozen=True)
     photos = region_sets()
     cache = FeatureCache(tmp_path, encoder_of(model).weights_digest())
     cache.add(["a", "b"], encoded(model, photos[:2]))
@@ -272,24 +200,16 @@ def test_frozen_output_from_the_cache(build_tiny: Build, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
-def test_from_a_pretrained_folder(build_tiny: Build, tmp_path: Path, kind: str) -> None:
+def test_from_a_pretrained_folder(tmp_path: Path, kind: str) -> None:
     torch.manual_seed(1)
     tokenizer = train_tokenizer(TEXTS, 100)
     settings = BERT | {"vocab_size": tokenizer.get_vocab_size()}
     settings.pop("model_type")
     if kind == "roberta":
         settings |= {"pad_token_id": 0, "type_vocab_size": 1}
-    source = AutoModel.from_config(AutoConfig.for_model(kind, **settings))
-    source.save_pretrained(tmp_path)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-    ).save_pretrained(tmp_path)
+    source = save(tmp_path, kind, tokenizer, **settings)
     text = TextEncoderConfig(source=str(tmp_path), max_tokens=16)
-    model = region_model(build_tiny, text_encoder=text)
+    model = region_model(text_encoder=text)
     word = source.embeddings.word_embeddings.weight
     assert torch.equal(model.text.encoder.model.embeddings.word_embeddings.weight, word)  # type: ignore[union-attr]
     photos = region_sets()
@@ -304,8 +224,8 @@ def test_from_a_pretrained_folder(build_tiny: Build, tmp_path: Path, kind: str) 
         torch.testing.assert_close(together.states[0, :4], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_labels_and_regions_become_token_ids_and_vectors(build_tiny: Build) -> None:
-    model = region_model(build_tiny)
+def test_labels_and_regions_become_token_ids_and_vectors() -> None:
+    model = region_model()
     encoder, photo = encoder_of(model), region_sets()[0]
     photo.vectors.flags.writeable = False  # as what a file is mapped to
     tokenizer = model.text.encoder.tokenizer
@@ -318,8 +238,8 @@ def test_labels_and_regions_become_token_ids_and_vectors(build_tiny: Build) -> N
     assert encoder.preprocess(RegionSet(photo.vectors)).label_ids.shape == (2,)
 
 
-def test_a_geometry_that_is_missing_comes_from_the_boxes(build_tiny: Build) -> None:
-    encoder = encoder_of(region_model(build_tiny, architecture={"region_dim": 8}))
+def test_a_geometry_that_is_missing_comes_from_the_boxes() -> None:
+    encoder = encoder_of(region_model(architecture={"region_dim": 8}))
     boxes = np.array([[0, 0.5, 0.5, 1]], dtype=np.float32)
     appearance = np.array([[7, 8]], dtype=np.float32)
     with_boxes = encoder.preprocess(RegionSet(appearance, boxes)).vectors
@@ -329,71 +249,3 @@ def test_a_geometry_that_is_missing_comes_from_the_boxes(build_tiny: Build) -> N
     for wrong in (RegionSet(appearance), RegionSet(np.ones((1, 9), np.float32), boxes)):
         with pytest.raises(RegionError, match="expected 8 numbers a region, or 2 with boxes, got"):
             encoder.preprocess(wrong)
-
-
-def test_inputs_of_another_kind_are_refused(build_tiny: Build) -> None:
-    model = region_model(
-        build_tiny,
-        image_encoder=ImageEncoderConfig(
-            name="regions",
-            architecture={"region_dim": 5, "max_label_tokens": 9},
-            detector="vinvl",
-        ),
-    )
-    encoder, vectors = encoder_of(model), region_sets()[0].vectors
-    with pytest.raises(InputError, match="reads the regions of a photo, not the photo"):
-        encoder.preprocess(Image.new("RGB", (8, 8)))
-    with pytest.raises(RegionError, match="at least one region, got none"):
-        encoder.preprocess(RegionSet(vectors[:0]))
-    with pytest.raises(RegionError, match="of the detector vinvl, got some of detr"):
-        encoder.preprocess(RegionSet(vectors, detector="detr"))
-    assert len(encoder.preprocess(RegionSet(vectors, detector="vinvl")).vectors) == 3
-    with pytest.raises(InputError, match="does not tell where its regions are"):
-        encoder.region_boxes(640, 480)
-    with pytest.raises(InputError, match="reads photos, not regions"):
-        build_tiny().image.encoder.preprocess(RegionSet(vectors))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"architecture": {"region_dims": 5}}, "region_dims: unknown key"),
-        ({"architecture": {"region_dim": 0}}, "region_dim: expected at least 1"),
-        ({"architecture": {"max_label_tokens": 33}}, "max_label_tokens: expected 2 to 32"),
-        ({"architecture": {"dropout": 1.0}}, "dropout: expected at least 0 and less than 1"),
-        (
-            {"image_encoder": ImageEncoderConfig(name="regions", source="folder")},
-            "regions has no source",
-        ),
-        (
-            {
-                "image_encoder": ImageEncoderConfig(
-                    name="regions", preprocessing=ImagePreprocessing()
-                )
-            },
-            "regions has no source, preprocessing",
-        ),
-        ({"text_encoder": TextEncoderConfig(name="gru")}, "the BERT of a text encoder named hf"),
-        (
-            {
-                "text_encoder": TextEncoderConfig(
-                    architecture={"model_type": "distilbert", "dim": 16, "n_heads": 2}
-                )
-            },
-            "a network of type 'distilbert', only through one of BERT's kind",
-        ),
-        (
-            {
-                "text_encoder": TextEncoderConfig(
-                    architecture=BERT | {"model_type": "electra", "embedding_size": 8}
-                )
-            },
-            "a network of type 'electra'",
-        ),
-    ],
-)
-def test_impossible_configurations_are_refused(
-    build_tiny: Build, changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        region_model(build_tiny, **changes)

@@ -8,7 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from transformers import AutoModelForImageClassification
+from transformers import (
+    AutoModelForImageClassification,
+    YolosConfig,
+    YolosForObjectDetection,
+)
 
 from aladin_network.detectors.objects import ObjectDetector, ObjectOptions
 from aladin_network.encoders.hf_text import load_tokenizer
@@ -26,17 +30,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast, ViTImageProce
 class OwnConfig(BertConfig):
     model_type = "of_its_own"
 
-
-class OwnModel(BertModel):
-    config_class = OwnConfig
-
-
-class OwnTokenizer(BertTokenizerFast):
-    pass
-
-
-class OwnProcessor(ViTImageProcessor):
-    pass
+OwnModel, OwnTokenizer, OwnProcessor = BertModel, BertTokenizerFast, ViTImageProcessor
 """
 AUTO_MAP = {
     "AutoConfig": "own.OwnConfig",
@@ -110,30 +104,17 @@ def test_code_of_a_model_never_runs(
 
 
 @pytest.mark.usefixtures("modules")
-def test_a_known_detector_with_a_foreign_preprocessing(detr_folder: Path, mark: Path) -> None:
-    own_code(detr_folder, mark)
-    (detr_folder / "preprocessor_config.json").write_text(
+def test_a_known_detector_with_a_foreign_preprocessing_is_refused(
+    tmp_path: Path, mark: Path
+) -> None:
+    folder = tmp_path / "detector"
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 8}
+    config = YolosConfig(image_size=[16, 16], intermediate_size=8, **sizes)
+    YolosForObjectDetection(config).save_pretrained(folder)
+    own_code(folder, mark)
+    (folder / "preprocessor_config.json").write_text(
         json.dumps({"image_processor_type": "OwnProcessor", "auto_map": AUTO_MAP})
     )
     with pytest.raises(CheckpointError, match=r"cannot read its preprocessing \(it needs Python"):
-        ObjectDetector.from_source(str(detr_folder), ObjectOptions(), "cpu")
+        ObjectDetector.from_source(str(folder), ObjectOptions(), "cpu")
     assert not mark.exists()
-
-
-@pytest.fixture
-def detr_folder(tmp_path: Path) -> Path:
-    """A small detector of a kind that the library knows."""
-    from transformers import YolosConfig, YolosForObjectDetection
-
-    config = YolosConfig(
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        image_size=[16, 16],
-        patch_size=8,
-        num_detection_tokens=2,
-        use_mid_position_embeddings=False,
-    )
-    YolosForObjectDetection(config).save_pretrained(tmp_path / "detector")
-    return tmp_path / "detector"

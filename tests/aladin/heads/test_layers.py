@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from aladin_network.errors import ConfigError
 from aladin_network.heads.layers import (
     ChannelDropout,
     Packed,
@@ -48,15 +47,6 @@ def test_a_layer_equals_torchs_encoder_layer(norm: str) -> None:
     )
 
 
-def test_padding_is_never_attended_to() -> None:
-    torch.manual_seed(0)
-    stack = TransformerStack(8, 2, 2, 16, 0.0).eval()
-    states = torch.randn(2, 4, 8)
-    mask = torch.tensor([[True] * 4, [True, True, False, False]])
-    poisoned = states.masked_fill(~mask.unsqueeze(-1), 9.0)
-    torch.testing.assert_close(stack(states, mask)[mask], stack(poisoned, mask)[mask])
-
-
 def test_padding_of_a_batch_is_not_computed_and_changes_neither_states_nor_gradients() -> None:
     """The same dropout, states and gradients as the layers have on the padded batch."""
     torch.manual_seed(0)
@@ -81,41 +71,25 @@ def test_padding_of_a_batch_is_not_computed_and_changes_neither_states_nor_gradi
     torch.testing.assert_close(stack(states, mask)[mask], computed(Packed(mask))[0])
 
 
-def test_a_batch_without_padding_stays_as_it_is() -> None:
-    whole = torch.ones(2, 3, dtype=torch.bool)
+def test_without_padding_or_layers_nothing_is_copied_or_changed() -> None:
+    whole, states = torch.ones(2, 3, dtype=torch.bool), torch.randn(2, 3, 8)
     assert not isinstance(layout_of(whole), Packed)
-    states = torch.randn(2, 3, 4)
     assert layout_of(whole).rows(states) is states
+    assert torch.equal(TransformerStack(8, 0, 2, 16, 0.0)(states, whole), states)
 
 
-def test_a_stack_without_layers_changes_nothing() -> None:
-    states = torch.randn(1, 2, 8)
-    stack = TransformerStack(8, 0, 2, 16, 0.0)
-    assert torch.equal(stack(states, torch.ones(1, 2, dtype=torch.bool)), states)
-
-
-def test_heads_must_divide_the_width() -> None:
-    with pytest.raises(ConfigError, match="width 8 is not a multiple of 3"):
-        TransformerStack(8, 1, 3, 16, 0.0)
-
-
-def test_channel_dropout_drops_a_channel_for_all_tokens_and_keeps_the_mean() -> None:
+@pytest.mark.parametrize(
+    ("dropout", "kept", "mean"),
+    [(ChannelDropout(0.25), 1 / 0.75, 1.0), (TokenDropout(0.25), 1.0, 0.75)],
+)
+def test_dropouts_of_channels_keep_the_mean_and_of_tokens_the_scale(
+    dropout: nn.Module, kept: float, mean: float
+) -> None:
     torch.manual_seed(0)
-    dropout = ChannelDropout(0.25)
-    states = torch.ones(64, 3, 50)
-    dropped = dropout(states)
-    assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))
-    assert set(dropped.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
-    assert float(dropped.mean()) == pytest.approx(1.0, abs=0.03)
-    assert torch.equal(dropout.eval()(states), states)
-
-
-def test_token_dropout_drops_whole_tokens_and_scales_nothing() -> None:
-    torch.manual_seed(0)
-    dropout = TokenDropout(0.25)
-    states = torch.ones(64, 30, 4)
-    dropped = dropout(states)
-    assert torch.equal(dropped, dropped[..., :1].expand_as(dropped))
-    assert set(dropped.unique().tolist()) == {0.0, 1.0}
-    assert float(dropped.mean()) == pytest.approx(0.75, abs=0.04)
+    states = torch.ones(64, 30, 50)
+    dropped = dropout.train()(states)
+    same = dropped[:, :1] if isinstance(dropout, ChannelDropout) else dropped[..., :1]
+    assert torch.equal(dropped, same.expand_as(dropped))
+    assert set(dropped.unique().tolist()) == {0.0, torch.tensor(kept).item()}
+    assert float(dropped.mean()) == pytest.approx(mean, abs=0.04)
     assert torch.equal(dropout.eval()(states), states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,28 +87,35 @@ def test_a_narrower_head_keeps_cosines_about_as_they_were() -> None:
     assert float((whole - narrow).abs().max()) < 4 / 128**0.5
 
 
+OWN, NARROW = projections(), projections(shared=4)
+MEAN = MatchingHeadConfig(layers=0, pooling=("mean",), start="towers")
+
+
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "image", "text", "reason"),
     [
-        ({"image_tower": TowerConfig()}, 'trunk = "null"'),
-        ({"text_tower": TowerConfig(trunk=None, aggregate="mean")}, 'aggregate = "encoder"'),
-        ({"matching": MatchingHeadConfig(start="towers")}, "layers = 0"),
+        ({"image_tower": TowerConfig()}, OWN.image, OWN.text, 'trunk = "null"'),
         (
-            {"matching": MatchingHeadConfig(layers=0, pooling=("mean",), start="towers")},
-            r'pooling = \["first"\]',
+            {"text_tower": TowerConfig(trunk=None, aggregate="mean")},
+            OWN.image,
+            OWN.text,
+            'aggregate = "encoder"',
         ),
-        ({"matching": MatchingHeadConfig(layers=0, dim=5, start="towers")}, "dim is 5, not 6"),
-        ({"alignment": AlignmentHeadConfig(dim=7, start="towers")}, "dim is 7, over 6"),
+        ({"matching": MatchingHeadConfig(start="towers")}, OWN.image, OWN.text, "layers = 0"),
+        ({"matching": MEAN}, OWN.image, OWN.text, r'pooling = \["first"\]'),
+        ({"matching": replace(MATCHING, dim=5)}, OWN.image, OWN.text, "dim is 5, not 6"),
+        (
+            {"alignment": AlignmentHeadConfig(dim=7, start="towers")},
+            OWN.image,
+            OWN.text,
+            "dim is 7, over 6",
+        ),
+        ({}, OWN.image, NARROW.text, "end in 6 and 4 numbers"),
+        ({}, OWN.image, None, "needs pretrained dual encoders"),
     ],
 )
-def test_heads_that_cannot_start_so(changes: dict[str, Any], reason: str) -> None:
+def test_heads_that_cannot_start_as_the_towers_are_refused(
+    changes: dict[str, Any], image: Projection, text: Projection | None, reason: str
+) -> None:
     with pytest.raises(ConfigError, match=reason):
-        fit_to_towers(config(**changes), *projections())
-
-
-def test_towers_that_do_not_belong_together() -> None:
-    own, other = projections(), projections(shared=4)
-    with pytest.raises(ConfigError, match="end in 6 and 4 numbers"):
-        fit_to_towers(config(), own.image, other.text)
-    with pytest.raises(ConfigError, match="needs pretrained dual encoders"):
-        fit_to_towers(config(), own.image, None)
+        fit_to_towers(config(**changes), image, text)
