@@ -115,17 +115,7 @@ def retrieval_metrics(
 def folded_metrics(
     scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"], folds: int = 5
 ) -> RetrievalMetrics:
-    """Average the metrics of contiguous blocks of images with their texts (COCO's "1K").
-
-    Args:
-        scores: Scores, where larger is more similar.
-        image_of_text: Row of each text's image.
-        folds: Number of blocks; the last ones are one image smaller if the number of images is not
-            a multiple.
-
-    Returns:
-        The mean over the blocks that have a text, each ranked among itself.
-    """
+    """Average the metrics of contiguous blocks of images with their texts (COCO's "1K")."""
     return mean_metrics(
         [
             retrieval_metrics(scores[block.images, block.texts], block.image_of_text)

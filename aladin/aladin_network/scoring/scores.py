@@ -201,17 +201,7 @@ def paired_maxsim(
     word_mask: Bool[Tensor, "pairs words"],
     region_mask: Bool[Tensor, "pairs regions"],
 ) -> Float[Tensor, " pairs"]:
-    """Score each text against the image of its row: the diagonal of `maxsim`.
-
-    Args:
-        words: Words; see `maxsim`.
-        regions: Regions of as many images as there are texts.
-        word_mask: Mask of the words; see `maxsim`.
-        region_mask: Mask of the regions; see `maxsim`.
-
-    Returns:
-        One score a row, float32 or wider; an image with no real region scores 0.
-    """
+    """Score each text against the image of its row: the diagonal of `maxsim`."""
     if regions.shape[1] == 0:
         return words.new_zeros(words.shape[0])
     similarity = _to_autocast(words) @ _to_autocast(regions).mT  # (pairs, words, regions)
@@ -223,31 +213,19 @@ def paired_maxsim(
 
 
 def paired_alignment_scores(images: EncodedBatch, texts: EncodedBatch) -> Float[Tensor, " pairs"]:
-    """Score the pairs of two equally long batches, row by row; see `paired_maxsim`.
-
-    Raises:
-        ShapeError: If the batches differ in length.
-    """
+    """Score the pairs of two equally long batches, row by row; see `paired_maxsim`."""
     check_paired(images, texts)
     return paired_maxsim(texts.tokens, images.tokens, texts.mask, images.mask)
 
 
 def paired_matching_scores(images: EncodedBatch, texts: EncodedBatch) -> Float[Tensor, " pairs"]:
-    """Return the cosine of each image's and its row's text's embedding; see `matching_scores`.
-
-    Raises:
-        ShapeError: If the batches differ in length.
-    """
+    """Return the cosine of each image's and its row's text's embedding; see `matching_scores`."""
     check_paired(images, texts)
     return (images.embedding * texts.embedding).sum(dim=1)
 
 
 def check_paired(images: EncodedBatch, texts: EncodedBatch) -> None:
-    """Check that batches can be scored row by row.
-
-    Raises:
-        ShapeError: If they differ in length.
-    """
+    """Check that batches can be scored row by row."""
     if images.size != texts.size:
         raise ShapeError(f"{images.size} texts, one for each image", texts.size)
 

@@ -47,13 +47,7 @@ def corrected_vectors(
 def query_vectors(
     embeddings: Float[np.ndarray, "*queries d_match"], width: int, hubs: float = 1.0
 ) -> Float[np.ndarray, "*queries width"]:
-    """Return the vectors of queries, whether or not the searched collection is corrected.
-
-    Args:
-        embeddings: Embeddings of the queries.
-        width: Size of the collection's vectors.
-        hubs: Share of the correction that applies: 1 for queries of the other modality.
-    """
+    """Return the vectors of queries, whether or not the searched collection is corrected."""
     dim = embeddings.shape[-1]
     vectors = np.zeros((*embeddings.shape[:-1], width), dtype=np.float32)
     vectors[..., :dim] = embeddings

@@ -152,7 +152,7 @@ def _with_words(plan: Plan, ordered: Ordered) -> Candidates:
         blocks=np.append(first, 1 + np.arange(len(tail)) // block),
         page=slice(options.offset, last),
         pool=_pool(plan, ordered, plan.reranks) if plan.pool_size else _NONE,
-        candidates=min(ordered.candidates + len(extra), plan.collection.count),
+        candidates=min(ordered.candidates, block) + len(extra),
         is_empty=len(rows) == 0,
         are_nearest=False,
     )

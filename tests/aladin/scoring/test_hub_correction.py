@@ -93,20 +93,9 @@ def test_biases_are_those_of_loops(target: Target) -> None:
     bank = texts if target == "images" else images
     expected = slow_biases(target, asked, bank, match, align)
     np.testing.assert_allclose(correction.biases(target, asked), expected, atol=1e-6)
-
-
-def test_an_item_without_tokens_has_a_bias_of_its_embedding_alone() -> None:
-    direction = DirectionCorrection(
-        match=NearestMean(nearest=2, weight=1.0), align=NearestMean(nearest=2, weight=1.0)
-    )
-    correction = HubCorrection(
-        constants=constants(text_to_image=direction), images=items(3, 0), texts=items(4, 1)
-    )
-    bare = EncodedItems(
-        items(2, 2).embeddings, TokenRows(np.zeros((0, DIM), np.float32), np.zeros(2, np.int64))
-    )
-    found = correction.biases("images", bare)
-    assert (found[:, 0] != 0).all()
+    bare = TokenRows(asked.tokens.values[:0], np.zeros(7, np.int64))  # of items without tokens
+    found = correction.biases(target, EncodedItems(asked.embeddings, bare))
+    np.testing.assert_allclose(found[:, 0], np.array(expected)[:, 0], atol=1e-6)
     assert (found[:, 1] == 0).all()
 
 

@@ -63,18 +63,6 @@ def test_scores_that_are_no_numbers_count_against_us() -> None:
     assert cross_retrieval_ranks(scores, torch.tensor([0, 0, 1, 2])).tolist() == [4] * 4
 
 
-def test_the_mean_difference_equals_a_loop_over_the_pairs() -> None:
-    scores, image_of_text = random_case(5, 10**6)
-    positives: list[float] = []
-    others: list[float] = []
-    for image in range(8):
-        for text in range(300):
-            kind = positives if int(image_of_text[text]) == image else others
-            kind.append(float(scores[image, text]))
-    expected = sum(positives) / len(positives) - sum(others) / len(others)
-    assert mean_difference(scores, image_of_text) == pytest.approx(expected, abs=1e-7)
-
-
 def test_the_mean_difference_of_extremes() -> None:
     image_of_text = torch.tensor([0, 0, 1, 2])
     right = (torch.arange(3).unsqueeze(1) == image_of_text).float()

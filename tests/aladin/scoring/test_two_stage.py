@@ -78,15 +78,6 @@ def test_all_items_as_candidates_are_ranked_by_the_fused_score_alone() -> None:
     assert torch.equal(ranks.image_to_text, by_image.image_to_text)
 
 
-def test_a_second_stage_that_agrees_changes_nothing() -> None:
-    match = torch.rand(12, 30, generator=torch.Generator().manual_seed(2))
-    image_of_text = torch.arange(30) % 12
-    ranks = two_stage_ranks(match, 3 * match, Fusion(), image_of_text, num_candidates=4)
-    expected = retrieval_ranks(match, image_of_text)
-    assert torch.equal(ranks.text_to_image, expected.text_to_image)
-    assert torch.equal(ranks.image_to_text, expected.image_to_text)
-
-
 @pytest.mark.parametrize("num_candidates", [2, None])
 def test_scores_that_are_no_numbers_count_against_us(num_candidates: int | None) -> None:
     match = torch.full((3, 4), float("nan"))

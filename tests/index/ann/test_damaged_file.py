@@ -149,3 +149,20 @@ def test_a_length_that_asks_for_more_memory_than_there_is_is_refused(
     told = fates(VECTORS[:500], files)
     assert len(told) == len(files)
     assert set(told) == {"sound", "refused"}
+
+
+def test_a_file_with_lists_that_is_cut_or_changed_is_refused(tmp_path: Path) -> None:
+    write_ann(tmp_path / "whole", build_ann(FAST_SCAN, VECTORS, NullProgress()))
+    content = (tmp_path / "whole").read_bytes()
+    mark = len(b"aladin inverted lists\n")
+    sizes = len(content) - mark - 16 * 8
+    wrong_sizes = bytearray(content)
+    wrong_sizes[sizes] ^= 1
+    for name, damaged in {
+        "size": bytes(wrong_sizes),
+        "front": content[:100] + content[sizes:],
+        "short": content[:100],
+    }.items():
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(IndexCorruptError, match=f"{name}: not a FAISS index"):
+            read_ann(tmp_path / name)

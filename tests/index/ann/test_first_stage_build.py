@@ -42,13 +42,6 @@ def build(folder: Path, **settings: object) -> dict[str, object]:
     )
 
 
-def try_in_turn(monkeypatch: pytest.MonkeyPatch, factories: list[str]) -> None:
-    monkeypatch.setattr(aladin_index.ann.first_stage_build, "_QUERIES", 40)
-    monkeypatch.setattr(
-        aladin_index.ann.first_stage_build, "factories_to_try", lambda *_: factories
-    )
-
-
 def test_the_entry_says_how_to_search_and_what_is_found(generation: Path) -> None:
     entry = build(generation, ann="IVF16,PQ16x4fs")["images"]
     assert (entry.asked, entry.factory) == ("IVF16,PQ16x4fs", "IVF16,PQ16x4fs")
@@ -90,28 +83,30 @@ def test_a_graph_finds_the_best_corrected_scores(generation: Path) -> None:
     assert np.mean([np.isin(*pair) for pair in zip(plain, corrected, strict=True)]) < 0.95
 
 
+@pytest.mark.parametrize(
+    ("factories", "kept", "is_enough"),
+    [
+        (["IVF16,PQ2x4", "IVF16,Flat", "Flat"], "IVF16,Flat", True),
+        (["IVF16,PQ2x4", "IVF16,PQ1x4"], "IVF16,PQ2x4", False),  # the best of them
+    ],
+)
 def test_a_factory_that_finds_too_little_gives_way_to_the_next(
-    generation: Path, monkeypatch: pytest.MonkeyPatch
+    generation: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    factories: list[str],
+    kept: str,
+    is_enough: bool,
 ) -> None:
-    try_in_turn(monkeypatch, ["IVF16,PQ2x4", "IVF16,Flat", "Flat"])
+    module = aladin_index.ann.first_stage_build
+    monkeypatch.setattr(module, "_QUERIES", 40)
+    monkeypatch.setattr(module, "factories_to_try", lambda *_: factories)
     entry = build(generation)["images"]
-    assert entry.factory == "IVF16,Flat"
-    assert entry.recall >= 0.99
+    assert (entry.factory, entry.recall >= entry.recall_wanted) == (kept, is_enough)
     opened = AnnIndex.open(generation / "images/ann.faiss", entry.search_width)
-    assert opened.keeps_vectors
+    assert opened.keeps_vectors == is_enough
 
 
-def test_if_no_factory_finds_enough_the_best_is_kept(
-    generation: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    try_in_turn(monkeypatch, ["IVF16,PQ2x4", "IVF16,PQ1x4"])
-    entry = build(generation)["images"]
-    assert entry.factory == "IVF16,PQ2x4"
-    assert entry.recall < entry.recall_wanted == 0.99
-    assert AnnIndex.open(generation / "images/ann.faiss", 1).faiss_index.pq.M == 2
-
-
-def test_the_memory_is_shared_by_the_size_of_the_vectors() -> None:
+def test_memory_is_shared_by_size_and_impossible_factories_are_refused_beforehand() -> None:
     shapes = {"images": (30_000, DIM), "texts": (10_000, DIM)}
     exact = 40_000 * DIM * 4
     # All of it is enough for exact search, and a quarter less is not.
@@ -120,9 +115,6 @@ def test_the_memory_is_shared_by_the_size_of_the_vectors() -> None:
         check_first_stages(
             shapes, BuildSettings(memory_budget_bytes=exact * 3 // 4, ann_recall=1.0)
         )
-
-
-def test_impossible_factories_are_refused_before_any_work() -> None:
     with pytest.raises(ConfigError, match="needs at least 301 vectors, there are 300"):
         check_first_stages(SHAPES, BuildSettings(ann="IVF301,Flat"))
 
@@ -165,17 +157,18 @@ def test_the_fastest_that_fits_and_finds_enough_is_chosen(
     assert fitting_factories(count, 256, budget, recall)[0] == factory
 
 
-def test_each_factory_to_try_finds_more_than_the_one_before() -> None:
-    assert fitting_factories(MILLION, 256, None, 0.99) == [
-        "IVF1024,PQ256x4fs",
-        "IVF1024,SQ8",
-        "Flat",
-    ]
-    assert fitting_factories(MILLION, 256, 300_000_000, 0.99) == [
-        "IVF1024,PQ256x4fs",
-        "IVF1024,SQ8",
-    ]
-    assert fitting_factories(MILLION, 256, 100_000_000, 0.9) == ["IVF1024,PQ128x4fs"]
+@pytest.mark.parametrize(
+    ("budget", "recall", "factories"),
+    [
+        (None, 0.99, ["IVF1024,PQ256x4fs", "IVF1024,SQ8", "Flat"]),
+        (300_000_000, 0.99, ["IVF1024,PQ256x4fs", "IVF1024,SQ8"]),
+        (100_000_000, 0.9, ["IVF1024,PQ128x4fs"]),
+    ],
+)
+def test_each_factory_to_try_finds_more_than_the_one_before(
+    budget: int | None, recall: float, factories: list[str]
+) -> None:
+    assert fitting_factories(MILLION, 256, budget, recall) == factories
 
 
 @pytest.mark.parametrize(

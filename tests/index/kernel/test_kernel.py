@@ -189,24 +189,27 @@ def test_rows_and_centroids_that_do_not_exist_are_refused(kernel: Kernel) -> Non
         score(kernel, store, vectors(2, 8, seed=1), False, len(kernel.paths))
 
 
-def test_a_library_of_another_version_is_not_used(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert kernel.paths
-    monkeypatch.setattr(kernel_module, "INTERFACE", -1)
-    assert load_kernel.__wrapped__() is None
-    assert "expected -1; install again" in caplog.text
-
-
-def test_the_engine_is_named_once(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("INTERFACE", None, "re-ranking with the native kernel"),
+        ("INTERFACE", -1, "expected -1; install again"),
+        ("LIBRARY_STEM", "_nothing", "was not compiled"),
+    ],
+)
+def test_the_log_names_the_engine_and_why_a_library_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    value: object,
+    says: str,
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="aladin_index.kernel")
-    load_kernel.__wrapped__()
-    assert caplog.messages == [f"re-ranking with the native kernel, {kernel.paths[0]}"]
-    monkeypatch.setattr(kernel_module, "LIBRARY_STEM", "_nothing")
-    assert load_kernel.__wrapped__() is None
-    assert "was not compiled" in caplog.messages[-1]
+    if value is not None:
+        monkeypatch.setattr(kernel_module, name, value)
+    assert (load_kernel.__wrapped__() is None) == (value is not None)
+    assert says in caplog.messages[-1]
 
 
 def test_tokens_are_not_copied() -> None:

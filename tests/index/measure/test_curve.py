@@ -29,7 +29,10 @@ NUMBERS = (3, 9)
 
 @pytest.fixture(scope="module")
 def curve(tied: TwoStageSearcher, tied_queries: EvaluationQueries) -> CandidateCurve:
-    return candidate_curve(tied, tied_queries, NUMBERS)
+    progress = CountedProgress()
+    found = candidate_curve(tied, tied_queries, NUMBERS, progress)
+    assert progress.pieces == [("questions", 32, 32), ("timed questions", 32, 32)]
+    return found
 
 
 def test_the_points_ascend_from_matching_alone_to_all_items(curve: CandidateCurve) -> None:
@@ -125,18 +128,11 @@ def test_gains_start_at_nothing_and_agreement_ends_complete(curve: CandidateCurv
 def test_agreement_is_the_share_of_the_exhaustive_top_ten(
     tied: TwoStageSearcher, tied_queries: EvaluationQueries, curve: CandidateCurve
 ) -> None:
-    kept: list[float] = []
-    for query, _ in tied_queries.texts:
-        tops = [
-            {
-                hit.id
-                for hit in run_search(
-                    tied, query, "text", "images", k=10, candidates=number, fusion=1.0
-                ).hits
-            }
-            for number in (3, 27)
-        ]
-        kept.append(len(tops[0] & tops[1]) / 10)
+    def top(query: Encoding, candidates: int) -> set[str]:
+        options = {"k": 10, "candidates": candidates, "fusion": 1.0}
+        return {hit.id for hit in run_search(tied, query, "text", "images", **options).hits}
+
+    kept = [len(top(query, 3) & top(query, 27)) / 10 for query, _ in tied_queries.texts]
     assert curve.points[1].papers.text_to_image.agreement == pytest.approx(sum(kept) / len(kept))
 
 
@@ -144,25 +140,20 @@ def test_ranks_that_are_known(
     tmp_path: Path, made_up: Callable[..., ItemBatch], write_made_up: Callable[..., int]
 ) -> None:
     # Cosines with the text put photo a before b, c and d; words and regions the other way round.
-    angles = np.zeros((4, 16), dtype=np.float32)
-    angles[:, 0] = [0.9, 0.8, 0.6, 0.0]
-    angles[:, 1] = np.sqrt(1 - angles[:, 0] ** 2)
-    regions = np.zeros((4, 8), dtype=np.float32)
-    regions[:, 0] = [0.0, 0.6, 0.8, 1.0]
-    regions[:, 1] = np.sqrt(1 - regions[:, 0] ** 2)
-    photos = replace(
-        made_up(["a", "b", "c", "d"]),
-        embeddings=angles,
-        tokens=regions,
-        lengths=np.ones(4, dtype=np.int64),
-    )
-    text = np.zeros((1, 16), dtype=np.float32)
-    text[0, 0] = 1
-    word = np.zeros((1, 8), dtype=np.float32)
-    word[0, 0] = 1
-    texts = replace(
-        made_up(["t"]), embeddings=text, tokens=word, lengths=np.ones(1, dtype=np.int64)
-    )
+    def unit(firsts: list[float], dim: int) -> np.ndarray:
+        vectors = np.zeros((len(firsts), dim), dtype=np.float32)
+        vectors[:, 0] = firsts
+        vectors[:, 1] = np.sqrt(1 - vectors[:, 0] ** 2)
+        return vectors
+
+    def items(ids: str, embeddings: np.ndarray, tokens: np.ndarray) -> ItemBatch:
+        lengths = np.ones(len(ids), dtype=np.int64)
+        made = made_up(list(ids))
+        return replace(made, embeddings=embeddings, tokens=tokens, lengths=lengths)
+
+    angles, regions = unit([0.9, 0.8, 0.6, 0.0], 16), unit([0.0, 0.6, 0.8, 1.0], 8)
+    text, word = unit([1.0], 16), unit([1.0], 8)
+    photos, texts = items("abcd", angles, regions), items("t", text, word)
     write_made_up(tmp_path / "index", images=photos, texts=texts)
     query = Encoding.of_item(text[0], word)
     asking = Encoding.of_item(angles[2], regions[2:3])
@@ -183,10 +174,7 @@ def test_ranks_that_are_known(
     ("numbers", "shown"), [([], "none"), ([0, 5], "0,5"), ([5, 5], "5,5"), ([10, 5], "10,5")]
 )
 def test_numbers_that_make_no_curve(
-    searcher: TwoStageSearcher,
-    tied_queries: EvaluationQueries,
-    numbers: list[int],
-    shown: str,
+    searcher: TwoStageSearcher, tied_queries: EvaluationQueries, numbers: list[int], shown: str
 ) -> None:
     with pytest.raises(InputError, match=f"expected ascending ones from 1, got {shown}$"):
         candidate_curve(searcher, tied_queries, numbers)
@@ -200,14 +188,6 @@ def test_an_index_without_tokens_has_no_curve(
     monkeypatch.setattr(SearchIndex, "collection", lambda _, target: {"images": bare}[target])
     with pytest.raises(InputError, match="no tokens of its images: nothing is re-ranked"):
         candidate_curve(TwoStageSearcher(search_index), tied_queries, [5])
-
-
-def test_progress_counts_questions_and_timed_questions(
-    tied: TwoStageSearcher, tied_queries: EvaluationQueries
-) -> None:
-    progress = CountedProgress()
-    candidate_curve(tied, tied_queries, [4], progress)
-    assert progress.pieces == [("questions", 32, 32), ("timed questions", 32, 32)]
 
 
 @pytest.mark.parametrize("candidates", [1, 3, 6, 100])

@@ -144,18 +144,25 @@ def test_captions_ask_for_their_photo_and_photos_for_their_captions(
     assert np.array_equal(queries.images[0].query.tokens, stored.tokens)
 
 
+@pytest.mark.parametrize(
+    ("first", "more", "captioned", "message"),
+    [
+        (0, ["photo 99"], 9, "1 of the images to evaluate are not in the index"),
+        (0, [], 10, "1 of the texts to evaluate are not in the index"),
+        (1, [], 9, "text 'text 0' belongs to 'photo 0', which is not among the images"),
+        (0, [], 0, "nothing to evaluate: 23 images, 0 texts"),
+    ],
+)
 def test_ids_have_to_be_in_the_index(
-    searcher: TwoStageSearcher, images: list[ImageItem], captions: list[EvaluationText]
+    searcher: TwoStageSearcher,
+    images: list[ImageItem],
+    captions: list[EvaluationText],
+    first: int,
+    more: list[str],
+    captioned: int,
+    message: str,
 ) -> None:
-    ids = [item.id for item in images]
-    with pytest.raises(InputError, match="1 of the images to evaluate are not in the index"):
-        evaluation_queries(searcher, [*ids, "photo 99"], captions)
-    unknown = EvaluationText("text 99", "two dogs", ids[0])
-    with pytest.raises(InputError, match="1 of the texts to evaluate are not in the index"):
-        evaluation_queries(searcher, ids, [*captions, unknown])
-    with pytest.raises(
-        InputError, match="text 'text 0' belongs to 'photo 0', which is not among the images"
-    ):
-        evaluation_queries(searcher, ids[1:], captions)
-    with pytest.raises(InputError, match="nothing to evaluate: 23 images, 0 texts"):
-        evaluation_queries(searcher, ids, [])
+    ids = [*(item.id for item in images[first:]), *more]
+    unknown = EvaluationText("text 99", "two dogs", "photo 0")
+    with pytest.raises(InputError, match=message):
+        evaluation_queries(searcher, ids, [*captions, unknown][:captioned])

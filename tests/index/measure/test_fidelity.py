@@ -90,6 +90,11 @@ def test_fidelity_is_the_share_that_two_stages_keep(
         assert kept == pytest.approx(np.mean(shares))
         # The first stage is exact here: the places tell as much.
         assert kept == pytest.approx((tops.places < candidates).mean())
+    for fidelity in (0.6, 0.9, 0.99, 1.0):
+        fewest = fewest_candidates(tops, fidelity)
+        assert fidelity_of(collection, collection.ann, queries, tops, fewest) >= fidelity - 1e-9
+        if fewest > 10:
+            assert fidelity_of(collection, collection.ann, queries, tops, fewest - 1) < fidelity
     (took_ms,) = two_stage_ms(collection, queries, FUSION, [TimedSearch(collection.ann, 20)])
     assert took_ms > 0
 
@@ -112,15 +117,3 @@ def test_the_fewest_candidates_worked_by_hand(
 ) -> None:
     tops = ExhaustiveTops(np.zeros((2, 2), dtype=np.int64), np.array(places))
     assert fewest_candidates(tops, fidelity) == candidates
-
-
-def test_the_fewest_candidates_are_the_fewest(
-    make_collection, embeddings: np.ndarray, tokens: list[np.ndarray], queries: TuneQueries
-) -> None:
-    collection = make_collection(embeddings, tokens)
-    tops = exhaustive_tops(collection, queries, FUSION, 10)
-    for fidelity in (0.6, 0.9, 0.99, 1.0):
-        fewest = fewest_candidates(tops, fidelity)
-        assert fidelity_of(collection, collection.ann, queries, tops, fewest) >= fidelity - 1e-9
-        if fewest > 10:
-            assert fidelity_of(collection, collection.ann, queries, tops, fewest - 1) < fidelity

@@ -92,41 +92,34 @@ def slow_photos(searcher: TwoStageSearcher, photo: str, box: Box) -> dict[str, t
     return found
 
 
-def test_all_photos_are_scored_by_the_regions_inside(searcher: TwoStageSearcher) -> None:
+def test_photos_are_scored_by_the_regions_inside_which_have_their_best_regions(
+    searcher: TwoStageSearcher,
+) -> None:
     answer = searcher.search(boxed(searcher), "images", ALL)
     expected = slow_photos(searcher, "photo 3", BOX)
     del expected["photo 3"]
     assert_typed(answer)
     assert (answer.reranked, answer.degraded, answer.unreliable_because) == (True, [], None)
     assert [hit.id for hit in answer.hits] == sorted(expected, key=lambda each: -expected[each][0])
-    for hit in answer.hits:
-        score, match, align = expected[hit.id]
-        assert hit.score == pytest.approx(score, abs=CLOSE)
-        assert hit.stages.match.score == pytest.approx(match, abs=CLOSE)
-        assert hit.stages.align is not None
-        assert hit.stages.align.score == pytest.approx(align, abs=CLOSE)
-
-
-def test_each_region_has_its_best_region_and_the_box_its_place(searcher: TwoStageSearcher) -> None:
-    answer = searcher.search(boxed(searcher), "images", ALL)
     inside, own = inside_by_loops(searcher, "photo 3", BOX)
     tokens, model = tokens_of(searcher.index, "images"), searcher.index.checkpoint.model
-    asked = tokens["photo 3"][inside]
     for hit in answer.hits:
-        evidence, boxes = hit.region_evidence, region_boxes(model, 16, hit.size_px)
-        assert hit.evidence is None
-        assert evidence is not None
+        stages, evidence = hit.stages, hit.region_evidence
+        assert stages.align is not None and evidence is not None and hit.evidence is None
+        scores = hit.score, stages.match.score, stages.align.score
+        assert scores == pytest.approx(expected[hit.id], abs=CLOSE)
         assert [each.query_region for each in evidence] == inside
         assert [each.query_box for each in evidence] == [pytest.approx(own[n]) for n in inside]
-        assert hit.stages.align is not None
         total = sum(each.score for each in evidence)
-        assert total == pytest.approx(hit.stages.align.score, abs=1e-4)
-        cosines = asked @ tokens[hit.id].T
+        assert total == pytest.approx(stages.align.score, abs=1e-4)
+        assert sum(abs(each.share) for each in evidence) == pytest.approx(1)
+        boxes, cosines = (
+            region_boxes(model, 16, hit.size_px),
+            tokens["photo 3"][inside] @ tokens[hit.id].T,
+        )
         for each, row in zip(evidence, cosines, strict=True):
             assert row[each.region] == pytest.approx(row.max(), abs=CLOSE)
             assert each.box == pytest.approx(boxes[each.region])
-        shares = sum(abs(each.share) for each in evidence)
-        assert shares == pytest.approx(1)
         kept = np.array([own[number] for number in inside])
         [found] = BoxFinder(BOX, kept).find(cosines[None, :, : len(boxes)], np.array(boxes))
         assert hit.found == pytest.approx(found, abs=1e-3)
@@ -162,25 +155,25 @@ def test_texts_are_compared_with_the_regions_inside(searcher: TwoStageSearcher) 
 
 
 @pytest.mark.parametrize(
-    "options", [{"rerank": False}, {"candidates": "exhaustive"}, {"fusion": 1.0}]
+    ("options", "by", "passes"),
+    [
+        ({"rerank": False}, 1, None),
+        ({"candidates": "exhaustive"}, 0, None),
+        ({"fusion": 1.0}, 2, None),
+        ({"candidates": 30, "filter": {"parity": "odd"}, "k": 4, "offset": 2}, 0, 1),
+    ],
 )
-def test_options_apply_to_boxes(searcher: TwoStageSearcher, options: dict[str, Any]) -> None:
-    answer = searcher.search(boxed(searcher), "images", SearchOptions(k=30, **options))
+def test_options_apply_to_boxes(
+    searcher: TwoStageSearcher, options: dict[str, Any], by: int, passes: int | None
+) -> None:
+    answer = searcher.search(boxed(searcher), "images", SearchOptions(**{"k": 30} | options))
     expected = slow_photos(searcher, "photo 3", BOX)
     del expected["photo 3"]
-    by = {"rerank": 1, "candidates": 0, "fusion": 2}[next(iter(options))]
     order = sorted(expected, key=lambda each: -expected[each][by])
+    if passes is not None:
+        order = [name for name in order if int(name.split()[1]) % 2 == passes][2:6]
     assert [hit.id for hit in answer.hits] == order
     assert all(hit.found is not None for hit in answer.hits)
-
-
-def test_a_filter_and_pages_apply_to_boxes(searcher: TwoStageSearcher) -> None:
-    whole = searcher.search(boxed(searcher), "images", ALL)
-    odd = [hit for hit in whole.hits if hit.metadata["parity"] == "odd"]
-    page = SearchOptions(k=4, offset=2, candidates=30, filter={"parity": "odd"})
-    answer = searcher.search(boxed(searcher), "images", page)
-    assert [hit.id for hit in answer.hits] == [hit.id for hit in odd[2:6]]
-    assert [hit.found for hit in answer.hits] == [hit.found for hit in odd[2:6]]
 
 
 def test_photos_that_were_added_are_found(
@@ -256,20 +249,23 @@ def test_there_are_no_probabilities(
             searcher.search(boxed(searcher), "texts", SearchOptions(min_probability=0.5))
 
 
-def test_what_has_no_part_to_take_is_refused(searcher: TwoStageSearcher) -> None:
-    text = searcher.stored_query("text 2")._replace(box=BOX)
-    with pytest.raises(InputError, match="a photo to take a part of, got 'text 2', which is a"):
-        searcher.search(text, "images")
-    unknown = boxed(searcher)._replace(size_px=None)
-    with pytest.raises(InputError, match="box: the places of the photo's regions are not known"):
-        searcher.search(unknown, "images")
-
-
-def test_a_box_beside_all_detected_regions_is_refused(searcher: TwoStageSearcher) -> None:
-    corner = np.full((16, 4), (0.0, 0.0, 0.1, 0.1), dtype=np.float32)
-    query = boxed(searcher)._replace(boxes=corner)
-    with pytest.raises(InputError, match="box: no region of the photo overlaps it"):
-        searcher.search(query, "images")
+@pytest.mark.parametrize(
+    ("item", "changes", "message"),
+    [
+        ("text 2", {}, "a photo to take a part of, got 'text 2', which is a"),
+        ("photo 3", {"size_px": None}, "box: the places of the photo's regions are not known"),
+        (
+            "photo 3",
+            {"boxes": np.full((16, 4), (0.0, 0.0, 0.1, 0.1), dtype=np.float32)},
+            "box: no region of the photo overlaps it",
+        ),
+    ],
+)
+def test_what_has_no_part_to_take_is_refused(
+    searcher: TwoStageSearcher, item: str, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        searcher.search(boxed(searcher, item)._replace(**changes), "images")
 
 
 def test_photos_without_regions_are_refused(

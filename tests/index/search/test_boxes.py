@@ -1,8 +1,22 @@
-"""Boxes of queries: which regions are inside."""
+"""Boxes of queries: which regions are inside, and their embeddings, by hand and by equations."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pytest
 
-from aladin_index.search.box_query import box_areas, overlap_areas, regions_inside
+from aladin_index.changes.encoded import ItemBatch
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.search.box_query import (
+    LazyEmbedder,
+    RegionEmbedder,
+    box_areas,
+    fit_embedder,
+    overlap_areas,
+    regions_inside,
+)
 
 # A grid of two rows and four columns, 0 to 3 above 4 to 7.
 GRID = np.array([(x / 4, y / 2, (x + 1) / 4, (y + 1) / 2) for y in range(2) for x in range(4)])
@@ -17,20 +31,73 @@ def test_overlaps_and_areas_by_hand() -> None:
     np.testing.assert_allclose(box_areas(GRID), 0.125)
 
 
-def test_a_third_of_a_region_is_inside() -> None:
-    # All of the second and third cell, and a bit more or less than a third of the first.
-    for inside, regions in ((0.34, [0, 1, 2]), (0.33, [1, 2])):
-        box = (0.25 * (1 - inside), 0.0, 0.75, 0.5)
-        assert regions_inside(GRID, box).tolist() == regions
+@pytest.mark.parametrize(
+    ("regions", "box", "inside"),
+    [
+        # All of the second and third cell, and a bit more or less than a third of the first.
+        (GRID, (0.25 * 0.66, 0.0, 0.75, 0.5), [0, 1, 2]),
+        (GRID, (0.25 * 0.67, 0.0, 0.75, 0.5), [1, 2]),
+        # A small box takes the region that fits it best: both contain it, it is more of the second.
+        (GRID, (0.26, 0.6, 0.3, 0.7), [5]),
+        (np.array([(0, 0, 1, 1), (0, 0, 0.5, 0.5)]), (0.1, 0.1, 0.2, 0.2), [1]),
+        # A region without an area is in no box.
+        (np.array([(0.5, 0.5, 0.5, 0.9), (0, 0, 1, 1)]), (0, 0, 1, 1), [1]),
+    ],
+)
+def test_a_third_of_a_region_is_inside_a_box(regions: np.ndarray, box: tuple, inside: list) -> None:
+    assert regions_inside(regions, box).tolist() == inside
 
 
-def test_a_small_box_takes_the_region_that_fits_it_best() -> None:
-    assert regions_inside(GRID, (0.26, 0.6, 0.3, 0.7)).tolist() == [5]
-    # Both boxes contain it; it is more of the second.
-    boxes = np.array([(0, 0, 1, 1), (0, 0, 0.5, 0.5)])
-    assert regions_inside(boxes, (0.1, 0.1, 0.2, 0.2)).tolist() == [1]
+def test_a_linear_map_is_found_again() -> None:
+    generator = np.random.default_rng(0)
+    means = generator.normal(size=(400, 6)).astype(np.float32)
+    weights, bias = generator.normal(size=(6, 3)), generator.normal(size=3)
+    embedder = RegionEmbedder(means, (means @ weights + bias).astype(np.float32))
+    tokens = generator.normal(size=(5, 6)).astype(np.float32)
+    # The part counts by what it has beyond the whole photo.
+    expected = (2 * tokens[:2].mean(axis=0) - tokens.mean(axis=0)) @ weights + bias
+    expected /= np.linalg.norm(expected)
+    found = embedder.embed(tokens[:2], tokens)
+    assert float(found @ expected) > 0.98  # not 1: the map is regularised
+    assert np.linalg.norm(found) == pytest.approx(1, abs=1e-6)
+    assert found.dtype == np.float32
 
 
-def test_a_region_without_an_area_is_in_no_box() -> None:
-    boxes = np.array([(0.5, 0.5, 0.5, 0.9), (0, 0, 1, 1)])
-    assert regions_inside(boxes, (0, 0, 1, 1)).tolist() == [1]
+def test_the_whole_photo_is_its_own_part() -> None:
+    generator = np.random.default_rng(1)
+    means, embeddings = generator.normal(size=(2, 50, 4)).astype(np.float32)
+    centred = means - means.mean(axis=0)
+    spread = centred.T @ centred
+    ridge = 0.05 * np.trace(spread) / 4 * np.eye(4)
+    weights = np.linalg.inv(spread + ridge) @ centred.T @ (embeddings - embeddings.mean(axis=0))
+    tokens = generator.normal(size=(3, 4)).astype(np.float32)
+    expected = embeddings.mean(axis=0) + (tokens.mean(axis=0) - means.mean(axis=0)) @ weights
+    expected /= np.linalg.norm(expected)
+    found = RegionEmbedder(means, embeddings).embed(tokens, tokens)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_of_a_single_photo_every_part_has_its_embedding() -> None:
+    means = np.array([[0.5, 0.5]], dtype=np.float32)
+    embeddings = np.array([[0.6, 0.8]], dtype=np.float32)
+    tokens = np.eye(2, dtype=np.float32)
+    found = RegionEmbedder(means, embeddings).embed(tokens[:1], tokens)
+    np.testing.assert_allclose(found, [0.6, 0.8], atol=1e-6)
+
+
+def test_an_index_without_regions_has_none(
+    made_up: Callable[..., ItemBatch], write_made_up: Callable[..., int], tmp_path: Path
+) -> None:
+    photos = made_up(["a", "b"])
+    none = replace(photos, tokens=photos.tokens[:0], lengths=np.zeros(2, dtype=np.int64))
+    write_made_up(tmp_path / "index", images=none)
+    with open_index(tmp_path / "index") as index:
+        assert fit_embedder(index.collection("images")) is None
+        assert LazyEmbedder(index).get() is None
+
+
+def test_it_is_fitted_once(search_index: SearchIndex) -> None:
+    lazy = LazyEmbedder(search_index)
+    first = lazy.get()
+    assert first is not None
+    assert lazy.get() is first

@@ -75,21 +75,20 @@ def test_items_and_their_vectors_are_scored_as_a_search_does(
     assert {each.scored_by for each in found} == {"fusion"}
 
 
-def test_photos_score_texts_and_photos(fused: TwoStageSearcher) -> None:
-    photo = next(iter(as_searched(fused, fused.stored_query("text 0"), "images")))
-    query = fused.stored_query(photo)
-    texts = as_searched(fused, query, "texts")
-    photos = as_searched(fused, query, "images")
-    order: list[str | DocumentVectors] = []
-    for text, other in zip(texts, photos, strict=False):
-        order += [other, vectors_of(fused, text), text, vectors_of(fused, other)]
-    found = score_documents(fused, query, order)
-    for place, (text, other) in enumerate(zip(texts, photos, strict=False)):
-        scores = [each.score for each in found[4 * place : 4 * place + 4]]
-        expected = [photos[other], texts[text], texts[text], photos[other]]
-        np.testing.assert_allclose(scores, expected, atol=1e-5)
-        kinds = [each.scored_by for each in found[4 * place : 4 * place + 4]]
-        assert kinds == ["matching", "fusion", "fusion", "matching"]
+def test_photos_score_texts_by_both_stages_and_photos_by_cosines(fused: TwoStageSearcher) -> None:
+    query = fused.stored_query("photo 3")
+    for target, scored_by in (("texts", "fusion"), ("images", "matching")):
+        expected = as_searched(fused, query, target)
+        mixed = [each for item in expected for each in (item, vectors_of(fused, item))]
+        found = score_documents(fused, query, mixed)
+        scores = [score for score in expected.values() for _ in range(2)]
+        np.testing.assert_allclose([each.score for each in found], scores, atol=1e-5)
+        assert {each.scored_by for each in found} == {scored_by}
+    mixed = ["photo 1", vectors_of(fused, "text 1"), "text 2", vectors_of(fused, "photo 4")]
+    alone = [score_documents(fused, query, [each])[0] for each in mixed]
+    assert [each.score for each in score_documents(fused, query, mixed)] == pytest.approx(
+        [each.score for each in alone]
+    )
 
 
 def test_a_score_by_hand(fused: TwoStageSearcher) -> None:

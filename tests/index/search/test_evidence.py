@@ -1,4 +1,4 @@
-"""The best region of each word, by hand."""
+"""The best region of each word, and tokens joined to words, by hand."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from aladin_index.search.evidence import ComparedPair, region_boxes, word_evidence, word_maps
+from aladin_index.search.results import Evidence
+from aladin_index.search.whole_words import join_evidence, whole_words
 from aladin_network.errors import InputError
 
 # (words, regions): of (1, 0) and (0.6, 0.8) with (0, 1), (0.8, 0.6) and (-1, 0).
@@ -14,30 +16,31 @@ COSINES = np.array([[0.0, 0.8, -1.0], [0.8, 0.96, -0.6]], dtype=np.float32)
 BOXES = [(0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 1.0, 1.0)]
 
 
-def test_each_word_finds_its_best_region() -> None:
-    evidence = word_evidence(COSINES, "red star", [(0, 3), (4, 8)], BOXES)
-    assert [(each.token, each.start, each.end, each.region, each.box) for each in evidence] == [
-        ("red", 0, 3, 1, BOXES[1]),
-        ("star", 4, 8, 1, BOXES[1]),
-    ]
-    assert [entry.score for entry in evidence] == pytest.approx([0.8, 0.96])
-    assert [entry.share for entry in evidence] == pytest.approx([0.8 / 1.76, 0.96 / 1.76])
-
-
-def test_a_trimmed_last_word_has_no_evidence() -> None:
-    evidence = word_evidence(COSINES, "red star.", [(0, 3), (4, 8), (8, 9)], BOXES)
-    assert [entry.token for entry in evidence] == ["red", "star"]
-
-
-def test_without_the_size_of_the_photo_there_are_no_boxes() -> None:
-    evidence = word_evidence(COSINES, "ab", [(0, 1), (1, 2)], [])
-    assert [entry.box for entry in evidence] == [None, None]
-
-
-def test_nothing_to_align_has_no_evidence() -> None:
-    spans = [(0, 1), (1, 2)]
-    assert word_evidence(COSINES[:0], "ab", spans, []) == []
-    assert word_evidence(COSINES[:, :0], "ab", spans, []) == []
+@pytest.mark.parametrize(
+    ("cosines", "spans", "boxes", "expected"),
+    [
+        (COSINES, [(0, 3), (4, 8)], BOXES, [("red", 1, BOXES[1]), ("star", 1, BOXES[1])]),
+        # The last word piece of the text was dropped.
+        (COSINES, [(0, 3), (4, 8), (8, 9)], BOXES, [("red", 1, BOXES[1]), ("star", 1, BOXES[1])]),
+        # Without the size of the photo, and for a region beyond the boxes, there is no box.
+        (COSINES, [(0, 3), (4, 8)], [], [("red", 1, None), ("star", 1, None)]),
+        (COSINES, [(0, 3), (4, 8)], BOXES[:1], [("red", 1, None), ("star", 1, None)]),
+        (COSINES[:, ::2], [(0, 3), (4, 8)], BOXES, [("red", 0, BOXES[0]), ("star", 0, BOXES[0])]),
+        (COSINES[:0], [(0, 3), (4, 8)], BOXES, []),
+        (COSINES[:, :0], [(0, 3), (4, 8)], BOXES, []),
+    ],
+)
+def test_each_word_finds_its_best_region(
+    cosines: Any, spans: Any, boxes: Any, expected: list[Any]
+) -> None:
+    evidence = word_evidence(cosines, "red star.", spans, boxes)
+    assert [(each.token, each.region, each.box) for each in evidence] == expected
+    assert [(each.start, each.end) for each in evidence] == spans[: len(evidence)]
+    scores = cosines.max(axis=1).tolist() if expected else []
+    assert [each.score for each in evidence] == pytest.approx(scores)
+    assert [each.share for each in evidence] == pytest.approx(
+        [each / sum(scores) for each in scores]
+    )
 
 
 def test_another_text_is_refused() -> None:
@@ -70,13 +73,6 @@ def test_regions_bring_their_own_boxes(zero_tokens: int) -> None:
     assert region_boxes(model, 3 + zero_tokens, (9, 9)) == []
 
 
-def test_a_region_beyond_the_boxes_has_no_place() -> None:
-    evidence = word_evidence(COSINES, "ab", [(0, 1), (1, 2)], BOXES[:1])
-    assert [(entry.region, entry.box) for entry in evidence] == [(1, None), (1, None)]
-    evidence = word_evidence(COSINES[:, ::2], "ab", [(0, 1), (1, 2)], BOXES[:1])
-    assert [(entry.region, entry.box) for entry in evidence] == [(0, BOXES[0])] * 2
-
-
 def test_the_tokens_of_a_word_are_added_up() -> None:
     cosines = np.array([[0.1, 0.5, 0.2], [0.6, 0.1, 0.4], [0.0, 0.3, 0.5]], dtype=np.float32)
     pair = ComparedPair(cosines, "a star", [(0, 1), (2, 4), (4, 6)], BOXES)
@@ -90,3 +86,53 @@ def test_the_tokens_of_a_word_are_added_up() -> None:
     assert word_maps(pair._replace(cosines=cosines[:, :0])) == []
     with pytest.raises(InputError, match="the query has 3 words, its text 5"):
         word_maps(pair._replace(spans=[(n, n + 1) for n in range(5)]))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["a", " dog"], ["a", " dog"]),
+        (["d", "alm", "atian", " runs"], ["dalmatian", " runs"]),
+        (["rock", "-", "climb", "er", "."], ["rock", "-", "climber", "."]),
+        (["don", "'", "t"], ["don", "'", "t"]),
+        (["20", "24"], ["2024"]),
+        (["כל", "בים"], ["כלבים"]),
+        (["हि", "न्दी"], ["हिन्दी"]),
+        (["狗", "在", "跑"], ["狗", "在", "跑"]),
+        (["สุนัข", "วิ่ง"], ["สุนัข", "วิ่ง"]),
+        ([], []),
+    ],
+)
+def test_tokens_that_touch_are_one_word(tokens: list[str], words: list[str]) -> None:
+    text, spans = "", []
+    for token in tokens:
+        text += token
+        spans.append((len(text) - len(token.lstrip()), len(text)))
+    found = whole_words(text, spans)
+    assert ["".join(tokens[token] for token in word) for word in found] == words
+
+
+def test_tokens_of_the_same_character_belong_together() -> None:
+    assert whole_words("狗 b", [(0, 1), (0, 1), (0, 1), (2, 3)]) == [range(0, 3), range(3, 4)]
+
+
+def test_evidence_of_a_word_is_that_of_its_tokens() -> None:
+    tokens = [("a", 0, 1, 4, 0.5), ("dal", 2, 5, 1, 0.25), ("matian", 5, 11, 2, -0.75)]
+    evidence = [
+        Evidence(
+            token=token,
+            start=start,
+            end=end,
+            region=region,
+            box=(0.0, 0.0, region / 4, 1.0),
+            score=score,
+            share=score / 2,
+        )
+        for token, start, end, region, score in tokens
+    ]
+    first, second = join_evidence("a dalmatian", evidence)
+    assert first == evidence[0]
+    assert (second.token, second.start, second.end) == ("dalmatian", 2, 11)
+    assert (second.region, second.box) == (2, (0.0, 0.0, 0.5, 1.0))
+    assert (second.score, second.share) == (-0.5, -0.25)
+    assert join_evidence("a dalmatian", []) == []

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,32 +102,45 @@ def test_what_has_moved_is_found_where_it_is() -> None:
     assert other == pytest.approx((3 / 7, 4 / 7, 5 / 7, 6 / 7), abs=1e-6)
 
 
-def test_what_is_larger_is_found_larger() -> None:
-    tokens = np.eye(4, dtype=np.float32)
-    # The same four things, twice as large, as detected boxes.
-    small = np.array([(x, y, x + 0.1, y + 0.1) for y in (0.1, 0.2) for x in (0.1, 0.2)])
-    large = np.array([(x, y, x + 0.2, y + 0.2) for y in (0.5, 0.7) for x in (0.4, 0.6)])
-    [found] = BoxFinder((0.1, 0.1, 0.3, 0.3), small).find(tokens[None], large)
-    assert found == pytest.approx((0.4, 0.5, 0.8, 0.9), abs=1e-6)
+EYE = np.eye(4, dtype=np.float32)[None]
+CELLS = grid(3, 3)
+MANY = unit(np.random.default_rng(0), 81, 16)
 
 
-def test_without_a_better_place_the_box_stays() -> None:
-    cells = grid(3, 3)
-    box: Box = (0.4, 0.4, 0.6, 0.6)
-    [found] = BoxFinder(box, cells[[4]]).find(np.ones((1, 1, 9), dtype=np.float32), cells)
-    assert found == pytest.approx(box, abs=1e-6)
-
-
-def test_of_many_regions_some_are_compared() -> None:
-    cells = grid(9, 9)
-    tokens = unit(np.random.default_rng(0), 81, 16)
-    [found] = BoxFinder((0.0, 0.0, 1.0, 1.0), cells).find((tokens @ tokens.T)[None], cells)
-    assert found == pytest.approx((0.0, 0.0, 1.0, 1.0))
-
-
-def test_regions_without_an_area_do_no_harm() -> None:
-    boxes = np.array([(0.1, 0.1, 0.1, 0.1), (0.5, 0.5, 0.7, 0.7)])
-    own = np.array([(0.0, 0.0, 0.2, 0.2), (0.1, 0.0, 0.1, 0.0)])
-    cosines = np.array([[[0.1, 1.0], [0.1, 0.2]]], dtype=np.float32)
-    [found] = BoxFinder((0.0, 0.0, 0.2, 0.2), own).find(cosines, boxes)
-    assert found == pytest.approx((0.5, 0.5, 0.7, 0.7), abs=0.07)
+@pytest.mark.parametrize(
+    ("box", "own", "cosines", "boxes", "expected"),
+    [
+        # The same four things, twice as large, as detected boxes.
+        (
+            (0.1, 0.1, 0.3, 0.3),
+            np.array([(x, y, x + 0.1, y + 0.1) for y in (0.1, 0.2) for x in (0.1, 0.2)]),
+            EYE,
+            np.array([(x, y, x + 0.2, y + 0.2) for y in (0.5, 0.7) for x in (0.4, 0.6)]),
+            (0.4, 0.5, 0.8, 0.9),
+        ),
+        # Without a better place, it stays.
+        (
+            (0.4, 0.4, 0.6, 0.6),
+            CELLS[[4]],
+            np.ones((1, 1, 9), dtype=np.float32),
+            CELLS,
+            (0.4, 0.4, 0.6, 0.6),
+        ),
+        # Of many regions some are compared.
+        ((0.0, 0.0, 1.0, 1.0), grid(9, 9), (MANY @ MANY.T)[None], grid(9, 9), (0, 0, 1, 1)),
+        # Regions without an area do no harm.
+        (
+            (0.0, 0.0, 0.2, 0.2),
+            np.array([(0.0, 0.0, 0.2, 0.2), (0.1, 0.0, 0.1, 0.0)]),
+            np.array([[[0.1, 1.0], [0.1, 0.2]]], dtype=np.float32),
+            np.array([(0.1, 0.1, 0.1, 0.1), (0.5, 0.5, 0.7, 0.7)]),
+            pytest.approx((0.5, 0.5, 0.7, 0.7), abs=0.07),
+        ),
+    ],
+    ids=["larger", "stays", "many", "without area"],
+)
+def test_boxes_are_found_by_hand(
+    box: Box, own: NDArray[np.float64], cosines: Any, boxes: NDArray[np.float64], expected: Any
+) -> None:
+    [found] = BoxFinder(box, own).find(cosines, boxes)
+    assert found == (expected if not isinstance(expected, tuple) else pytest.approx(expected))

@@ -1,4 +1,4 @@
-"""Lists of a living index against a sort of all its items, and the values of its fields."""
+"""Lists of a living index against a sort of all its items, sorted hits, and values of fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import parse_filter
 from aladin_index.search import listing
+from aladin_index.search.answer import in_order
 from aladin_index.search.collection import ListOrder
+from aladin_index.search.results import HitStages, SearchHit, Stage
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError, UnknownItemError
 
@@ -174,3 +176,43 @@ def test_a_field_without_an_index_and_an_engine_are_refused(search_index: Search
     engine = EngineCollection.__new__(EngineCollection)
     with pytest.raises(InputError, match="vector database"):
         engine.list_items(ListOrder(), None, 1)
+
+
+def sorted_ranks(sort: str, *values: Any) -> list[int]:
+    """Ranks of hits with these values of the field "x", as they are ordered."""
+    hits = [
+        SearchHit(
+            id=str(rank),
+            rank=rank,
+            score=1 / rank,
+            per_word=None,
+            stages=HitStages(match=Stage(rank=rank, score=1 / rank), align=None),
+            uri=None,
+            text=None,
+            metadata={} if value is ... else {"x": value},
+            evidence=None,
+        )
+        for rank, value in enumerate(values, 1)
+    ]
+    return [each.rank for each in in_order(hits, sort)]
+
+
+@pytest.mark.parametrize(
+    ("values", "rising", "falling"),
+    [
+        ([3, 1.5, 2], [2, 3, 1], [1, 3, 2]),
+        (["2024-07-31T18:05:09", "2023-12-31", "2024-07-31"], [2, 3, 1], [1, 3, 2]),
+        (["b", "B", "ä"], [2, 1, 3], [3, 1, 2]),
+        ([2**53 + 1, 2**53, 2.0**53 + 2], [2, 1, 3], [3, 1, 2]),
+        # Hits without a value come last, and equal ones keep their order.
+        ([..., 2, None, 1, {}, 2, []], [4, 2, 6, 1, 3, 5, 7], [2, 6, 4, 1, 3, 5, 7]),
+        # Kinds are not compared with each other.
+        (["1", 5, True, "0", False], [2, 4, 1, 5, 3], [3, 5, 1, 4, 2]),
+        # Of a list counts the value that comes first.
+        ([[5, 9], [7, 1], 8], [2, 1, 3], [1, 3, 2]),
+    ],
+)
+def test_hits_are_sorted_by_a_field_both_ways(
+    values: list[Any], rising: list[int], falling: list[int]
+) -> None:
+    assert (sorted_ranks("x", *values), sorted_ranks("-x", *values)) == (rising, falling)

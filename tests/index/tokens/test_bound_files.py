@@ -84,32 +84,32 @@ def test_a_compaction_writes_them_for_its_items(root: Path, made_up: MakeItems) 
         assert collection_of(index, "images").entry.count == 7
 
 
-def test_bounds_are_not_stored_for_other_kinds_of_index(
-    tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]
-) -> None:
-    write_made_up(tmp_path / "index", images=made_up(list("abc")), texts=made_up(["s"]))
-    folder = generation_folder(tmp_path / "index", 1)
-    assert not [name for name in read_manifest(folder).files if "bound" in name]
-    with open_index(tmp_path / "index") as index:
-        collection = collection_of(index, "images")
-        query = collection_of(index, "texts").tokens.read(np.array([0])).values
-        assert collection.bounds is not None
-        assert collection.bounds.of_candidates(query, "text", np.arange(3)) is None
-        assert len(collection.bounds.get().upper(query, "text")) == 3
-
-
-def test_a_large_collection_has_none(
+@pytest.mark.parametrize(
+    ("settings", "most", "bounded"),
+    [(BuildSettings(), 300_000, []), (EXACT, 2, ["texts"]), (EXACT, 3, ["images", "texts"])],
+    ids=["another kind", "large", "small enough"],
+)
+def test_bounds_are_stored_for_exact_collections_that_are_not_too_large(
     tmp_path: Path,
     made_up: MakeItems,
     write_made_up: Callable[..., int],
     monkeypatch: pytest.MonkeyPatch,
+    settings: BuildSettings,
+    most: int,
+    bounded: list[str],
 ) -> None:
-    monkeypatch.setattr(writer, "MAX_ITEMS", 2)
+    monkeypatch.setattr(writer, "MAX_ITEMS", most)
     collections = {"images": made_up(list("abc")), "texts": made_up(["s", "t"])}
-    write_made_up(tmp_path / "index", settings=EXACT, **collections)
-    manifest = read_manifest(generation_folder(tmp_path / "index", 1))
-    assert manifest.images is not None and manifest.images.bounds is None
-    assert manifest.texts is not None and manifest.texts.bounds is not None
+    write_made_up(tmp_path / "index", settings=settings, **collections)
+    files = read_manifest(generation_folder(tmp_path / "index", 1)).files
+    assert sorted({name.split("/")[0] for name in files if "bound" in name}) == bounded
+    with open_index(tmp_path / "index") as index:
+        collection = collection_of(index, "images")
+        query = collection_of(index, "texts").tokens.read(np.array([0])).values
+        assert collection.bounds is not None
+        at_hand = collection.bounds.of_candidates(query, "text", np.arange(3)) is not None
+        assert at_hand == ("images" in bounded)
+        assert len(collection.bounds.get().upper(query, "text")) == 3
 
 
 def test_stored_bounds_are_verified_and_counted(root: Path) -> None:

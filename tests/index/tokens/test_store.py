@@ -68,45 +68,45 @@ def test_items_come_back_in_the_order_asked_for(tmp_path: Path, dtype: Any) -> N
     assert packed.count == 13
     np.testing.assert_allclose(store.codec.unpack(packed), expected, rtol=1e-6)
 
+    for none in ([], [1], [4, 1]):  # items without tokens
+        block = store.read(np.array(none, dtype=np.int64))
+        assert (block.values.shape, block.lengths.tolist()) == ((0, DIM), [0] * len(none))
+    every = np.arange(COUNT)
+    held = TokenStore.from_arrays(store.codec, store.packed(every), LENGTHS)
+    np.testing.assert_array_equal(held.read(every).values, store.read(every).values)
+    assert held.lengths(every).tolist() == LENGTHS
 
-@pytest.mark.parametrize("rows", [[], [1], [4, 1]])
-def test_items_without_tokens_give_none(tmp_path: Path, rows: list[int]) -> None:
+
+@pytest.mark.parametrize(
+    ("form", "stored", "lengths", "message"),
+    [
+        ("float16", np.float16, [1, 1, 1], r"2 tokens in all, got 3 by the lengths"),
+        # The kernel would read other memory than the arrays'.
+        ("float16", np.float32, [2], r"values float16 \(2, 8\), got float32"),
+        ("int8", np.int8, [2], r"scales float32 \(2,\), got nothing"),
+    ],
+)
+def test_arrays_have_to_be_of_the_form(
+    form: Any, stored: Any, lengths: list[int], message: str
+) -> None:
+    with pytest.raises(ShapeError, match=message):
+        packed = PackedTokens(np.zeros((2, DIM), dtype=stored))
+        TokenStore.from_arrays(TokenCodec(form, DIM), packed, lengths)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        (list(range(7)), r"offsets\.npy: expected 0 to 11, got 0 to 6"),
+        *(([0, 2, middle, 6, 7, 8, 11], "ends before it begins") for middle in (7, 2**62, -1)),
+    ],
+)
+def test_offsets_of_other_tokens_are_named(
+    tmp_path: Path, offsets: list[int], message: str
+) -> None:
     write(tmp_path, "float16")
-    block = open_store(tmp_path, "float16").read(np.array(rows, dtype=np.int64))
-    assert block.values.shape == (0, DIM)
-    assert block.lengths.tolist() == [0] * len(rows)
-
-
-@pytest.mark.parametrize("dtype", TOKEN_DTYPES)
-def test_tokens_in_memory_read_as_those_in_files(tmp_path: Path, dtype: Any) -> None:
-    write(tmp_path, dtype)
-    mapped = open_store(tmp_path, dtype)
-    rows = np.arange(COUNT)
-    held = TokenStore.from_arrays(mapped.codec, mapped.packed(rows), LENGTHS)
-    np.testing.assert_array_equal(held.read(rows).values, mapped.read(rows).values)
-    assert held.lengths(rows).tolist() == LENGTHS
-
-
-def test_lengths_have_to_add_up() -> None:
-    packed = PackedTokens(np.zeros((5, DIM), dtype=np.float16))
-    with pytest.raises(ShapeError, match="5 tokens in all, got 4 by the lengths"):
-        TokenStore.from_arrays(TokenCodec("float16", DIM), packed, [3, 1])
-
-
-def test_arrays_have_to_be_of_the_form() -> None:
-    # The kernel would read other memory than the arrays'.
-    tokens = PackedTokens(np.zeros((2, DIM), dtype=np.float32))
-    with pytest.raises(ShapeError, match=r"values float16 \(2, 8\), got float32"):
-        TokenStore.from_arrays(TokenCodec("float16", DIM), tokens, [2])
-    tokens = PackedTokens(np.zeros((2, DIM), dtype=np.int8))
-    with pytest.raises(ShapeError, match=r"scales float32 \(2,\), got nothing"):
-        TokenStore.from_arrays(TokenCodec("int8", DIM), tokens, [2])
-
-
-def test_offsets_that_do_not_span_the_tokens_are_named(tmp_path: Path) -> None:
-    write(tmp_path, "float16")
-    write_npy(tmp_path / OFFSETS, np.int64, (7,), [np.arange(7)])
-    with pytest.raises(IndexCorruptError, match=r"offsets\.npy: expected 0 to 11, got 0 to 6"):
+    write_npy(tmp_path / OFFSETS, np.int64, (7,), [np.array(offsets)])
+    with pytest.raises(IndexCorruptError, match=message):
         open_store(tmp_path, "float16")
 
 
@@ -195,12 +195,3 @@ def test_blocks_that_are_read_are_counted(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(2**16))
     assert (tmp_path / "file").read_bytes() == bytes(2**16)  # from the page cache
     assert blocks_read() == before
-
-
-def test_offsets_that_are_not_in_order_are_refused(tmp_path: Path) -> None:
-    write_npy(tmp_path / TOKENS, np.float16, (6, 4), [np.zeros((6, 4))])
-    for middle in (7, 2**62, -1):
-        offsets = np.array([0, 2, middle, 6])
-        write_npy(tmp_path / OFFSETS, np.int64, (4,), [offsets])
-        with pytest.raises(IndexCorruptError, match="ends before it begins"):
-            TokenStore.open(tmp_path, 3, 6, 4, "float16")
