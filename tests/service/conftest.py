@@ -181,7 +181,7 @@ def world(pushed: EngineWorld, tmp_path: Path) -> EngineWorld:
     return pushed.copy(tmp_path / "engine")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def service(index_folder: Path) -> Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]:
     """Opens the HTTP service: ``async with service(max_text_chars=10) as client``."""
 

@@ -1,36 +1,40 @@
-"""Which connections are served, by their clients and by how many there are."""
+"""Which connections are served, by their clients and their number, and who is taken for whom."""
 
 from __future__ import annotations
 
+import http.client
+import json
 import logging
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
+import uvicorn
 
 from aladin_network.errors import ConfigError
+from aladin_service.http.access.policy import make_policy
+from aladin_service.http.app import create_app
 from aladin_service.http.connections import PROBE_PLACES, ConnectionLimits, trusted_proxies
+from aladin_service.http.server import server_config
+from aladin_service.keys_file import add_key
+from aladin_service.observe.logs import FIELDS
+from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
+from tests.service.http.conftest import Clock, FakeWorkers
 
 
 class Connection:
     """Notes that it was closed."""
 
-    def __init__(self) -> None:
-        self.closed = False
+    closed = False
 
     def close_as_full(self) -> None:
-        """Close."""
         assert not self.closed
         self.closed = True
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
 
 
 def limits_of(
@@ -38,9 +42,8 @@ def limits_of(
 ) -> ConnectionLimits:
     """Return limits without connections."""
     settings = ServiceSettings(max_connections=in_all, max_connections_per_client=per_client)
-    return ConnectionLimits(
-        settings, trusted_proxies({"FORWARDED_ALLOW_IPS": proxies}), clock or Clock()
-    )
+    trusted = trusted_proxies({"FORWARDED_ALLOW_IPS": proxies})
+    return ConnectionLimits(settings, trusted, clock or Clock())
 
 
 def enter(limits: ConnectionLimits, peer: str | None, count: int = 1) -> list[Connection]:
@@ -88,17 +91,15 @@ def test_all_together_are_limited_too() -> None:
     assert place(limits, "10.0.0.4") == "probe"
 
 
-@pytest.mark.parametrize("peer", ["10.0.0.9", None])
-def test_proxies_and_unix_sockets_have_no_limit_of_their_own(peer: str | None) -> None:
-    limits = limits_of(5, 1, "10.0.0.9")
+@pytest.mark.parametrize(
+    ("proxies", "peer"), [("10.0.0.9", "10.0.0.9"), ("10.0.0.9", None), ("0.0.0.0/0", "10.0.0.1")]
+)
+def test_proxies_and_unix_sockets_have_no_limit_of_their_own(
+    proxies: str, peer: str | None
+) -> None:
+    limits = limits_of(5, 1, proxies)
     enter(limits, peer, 5)
     assert place(limits, peer) == "probe"
-
-
-def test_where_every_address_is_a_proxy_only_the_sum_is_limited() -> None:
-    limits = limits_of(3, 1, "0.0.0.0/0")
-    enter(limits, "10.0.0.1", 3)
-    assert place(limits, "10.0.0.1") == "probe"
 
 
 def test_whoever_has_most_of_the_probes_places_loses_the_oldest() -> None:
@@ -110,9 +111,7 @@ def test_whoever_has_most_of_the_probes_places_loses_the_oldest() -> None:
     more = enter(limits, "10.0.0.1", 30)
     assert [each.closed for each in flood] == [True] * 30 + [False] * (PROBE_PLACES - 31)
     (another,) = enter(limits, "2001:db8::7")
-    assert flood[30].closed
-    assert not flood[31].closed
-    assert not any(each.closed for each in (probe, another, *more))
+    assert (flood[30].closed, flood[31].closed) == (True, False)
     # Those that were closed have left, so as many places are free as there are connections gone.
     for each in flood[31:]:
         limits.leave(each)
@@ -127,42 +126,31 @@ def test_many_clients_share_the_probes_places_by_age() -> None:
     for number in range(2, PROBE_PLACES):
         enter(limits, f"10.1.0.{number}")
     enter(limits, "10.2.0.1")
-    assert first.closed
-    assert not second.closed
+    assert (first.closed, second.closed) == (True, False)
 
 
-def test_what_is_refused_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_refusals_are_told_once_a_minute_with_their_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = Clock()
     limits = limits_of(3, 2, clock=clock)
     with caplog.at_level(logging.WARNING):
         enter(limits, "10.0.0.1", 2)
         enter(limits, "10.0.0.1", 50)
-        assert [record.getMessage() for record in caplog.records] == [
-            "rejecting connections except probes: 10.0.0.1 has 2 connections open "
-            "(ALADIN_MAX_CONNECTIONS_PER_CLIENT; FORWARDED_ALLOW_IPS exempts proxies)"
-        ]
+        (told,) = caplog.messages
+        assert "10.0.0.1 has 2 connections" in told and "FORWARDED_ALLOW_IPS" in told
         caplog.clear()
         enter(limits, "10.0.0.2")
-        clock.now_s += 59.9
-        place(limits, "10.0.0.3")
-        assert not caplog.records
-        clock.now_s += 0.1
-        place(limits, "10.0.0.3")
-    assert [record.getMessage() for record in caplog.records] == [
-        "rejecting connections except probes: 3 connections are open (ALADIN_MAX_CONNECTIONS)"
-    ]
+        for passed_s, lines in ((59.9, 0), (0.1, 1)):
+            clock.now_s += passed_s
+            place(limits, "10.0.0.3")
+            assert len(caplog.messages) == lines
+    assert "3 connections are open (ALADIN_MAX_CONNECTIONS)" in caplog.text
 
 
-@pytest.mark.parametrize("text", ["", " ", ",", " , "])
-def test_nobody_is_trusted_unless_named(text: str) -> None:
-    assert trusted_proxies({"FORWARDED_ALLOW_IPS": text}) == []
-    assert trusted_proxies({}) == []
-
-
-def test_proxies_of_this_processs_environment_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.7.7.7, 192.168.0.0/16,2001:db8::/32")
-    names = [str(network) for network in trusted_proxies()]
-    assert names == ["10.7.7.7/32", "192.168.0.0/16", "2001:db8::/32"]
+@pytest.mark.parametrize("text", ["", " ", ",", " , ", None])
+def test_nobody_is_trusted_unless_named(text: str | None) -> None:
+    assert trusted_proxies({} if text is None else {"FORWARDED_ALLOW_IPS": text}) == []
 
 
 # Whoever reaches the port could name itself if every peer were trusted.
@@ -172,3 +160,118 @@ def test_proxies_that_are_no_addresses_are_refused(entry: str) -> None:
         trusted_proxies({"FORWARDED_ALLOW_IPS": f"10.0.0.2,{entry}"})
     assert entry[:100] in str(error.value)
     assert len(str(error.value)) < 500
+
+
+SEARCH = ("POST", "/v1/search/images", json.dumps({"text": "a dog"}))
+ADD = ("POST", "/v1/items/texts", json.dumps({"id": "new", "text": "a dog"}))
+RATE = {"anonymous_requests_per_s": 0.001, "anonymous_burst": 3}
+
+
+class Server:
+    """The service on a free port of 127.0.0.1, and what it has logged."""
+
+    def __init__(self, port: int, caplog: pytest.LogCaptureFixture) -> None:
+        self._port = port
+        self._caplog = caplog
+
+    def ask(self, what: tuple[str, str, str], forwarded: str, **headers: str) -> int:
+        """Send a request with headers, _ for -, and return the answer's status."""
+        method, path, body = what
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        given |= {"content-type": "application/json", "x-forwarded-for": forwarded}
+        connection.request(method, path, body, given)
+        response = connection.getresponse()
+        response.read()
+        connection.close()
+        return response.status
+
+    def clients(self, logger: str = "access") -> list[str]:
+        """The clients that the lines of a logger name."""
+        lines = (line for line in self._caplog.records if line.name == f"service.{logger}")
+        return [getattr(line, FIELDS)["client"] for line in lines]
+
+
+@contextmanager
+def serving(
+    caplog: pytest.LogCaptureFixture, proxies: str = "", **settings: Any
+) -> Generator[Server]:
+    """Serve with settings behind proxies."""
+    made = ServiceSettings(**settings)
+    app = create_app(FakeWorkers(), made, Metrics(), policy=make_policy(made))
+    trusted = trusted_proxies({"FORWARDED_ALLOW_IPS": proxies})
+    server = uvicorn.Server(server_config(app, made, trusted))
+    with caplog.at_level(logging.INFO), socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        yield Server(listener.getsockname()[1], caplog)
+        server.should_exit = True
+        thread.join()
+
+
+def test_a_client_cannot_name_itself(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(caplog, "10.0.0.9,127.0.0.2", **RATE) as server:
+        statuses = [server.ask(SEARCH, f"10.0.0.{n}") for n in range(6)]
+        assert statuses == [200] * 3 + [429] * 3
+        assert server.ask(ADD, "alice", x_real_ip="alice") == 429
+    assert server.clients("audit") == ["127.0.0.1"]
+    assert server.clients() == ["127.0.0.1"] * 7
+
+
+def test_behind_a_named_proxy_clients_are_told_apart(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.7.7.7, 192.168.0.0/16,127.0.0.1")
+    proxies = ",".join(map(str, trusted_proxies()))
+    assert proxies == "10.7.7.7/32,192.168.0.0/16,127.0.0.1/32"
+    with serving(caplog, proxies, **RATE) as server:
+        for client in ("203.0.113.7", "203.0.113.8", "2001:db8::1"):
+            # What the client sent itself stands first, and does not make it another one.
+            statuses = [server.ask(SEARCH, f"10.0.0.{n}, {client}") for n in range(4)]
+            assert statuses == [200, 200, 200, 429]
+        assert server.ask(ADD, "203.0.113.9:4711") == 201
+    assert server.clients("audit") == ["203.0.113.9"]
+    assert len(set(server.clients())) == 4
+
+
+def test_the_client_is_the_last_address_that_is_no_proxy(caplog: pytest.LogCaptureFixture) -> None:
+    clients = {
+        " 203.0.113.7 ": "203.0.113.7",
+        "203.0.113.7:4711": "203.0.113.7",
+        "[2001:db8::1]:4711": "2001:db8::1",
+        "[2001:db8::1]": "2001:db8::1",
+        # What a client sent of itself stands before what its proxy saw.
+        "198.51.100.1, 203.0.113.7": "203.0.113.7",
+        "alice, 203.0.113.7": "203.0.113.7",
+        "198.51.100.1,203.0.113.7,127.0.0.2": "203.0.113.7",
+        # Every address is one of a proxy: the farthest one asks on its own behalf.
+        "127.0.0.3, 127.0.0.2": "127.0.0.3",
+        "": "127.0.0.1",
+    }
+    with serving(caplog, "127.0.0.0/29") as server:
+        assert {server.ask(SEARCH, header) for header in clients} == {200}
+    assert server.clients() == list(clients.values())
+
+
+def test_texts_in_place_of_addresses_are_one_client_with_a_short_name_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with serving(caplog, "127.0.0.1", **RATE) as server:
+        texts = [f"client-{n}-" + 30_000 * "x" for n in range(4)]
+        assert [server.ask(SEARCH, text) for text in texts] == [200] * 3 + [429]
+        zones = [f"fe80::1%{n}" for n in range(4)]
+        assert [server.ask(SEARCH, zone) for zone in zones] == [200] * 3 + [429]
+        assert server.ask(ADD, 30_000 * "y") == 429
+    for logger in ("access", "audit"):
+        assert max(map(len, server.clients(logger))) == 64
+    assert max(map(len, caplog.messages)) < 1000
+
+
+def test_a_key_is_no_reason_to_believe_a_client(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    keys_file = tmp_path / "keys.json"
+    key = add_key(keys_file, "writer", ["write"])
+    with serving(caplog, keys_file=keys_file) as server:
+        assert server.ask(ADD, "203.0.113.7", x_api_key=key) == 201
+    assert server.clients("audit") == ["127.0.0.1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -37,8 +38,8 @@ class Work:
 
 
 @asynccontextmanager
-async def serving(work: Work) -> AsyncGenerator[int]:
-    """Serve one route that reads its body, then does `work`; yields the port."""
+async def asking(work: Work) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Serve one route that reads its body, then does `work`, and ask for it."""
     app = FastAPI()
     app.add_middleware(BodyLimit, max_bytes=1000, max_bytes_in_all=1000, timeout_s=0.05)
 
@@ -55,25 +56,22 @@ async def serving(work: Work) -> AsyncGenerator[int]:
     running = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /work HTTP/1.1\r\nHost: test\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    writer.write(head.encode() + BODY)
+    await work.begun.wait()
     try:
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield reader, writer
     finally:
+        writer.close()
         server.should_exit = True
         await running
 
 
-async def ask(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST /work HTTP/1.1\r\nHost: test\r\nContent-Length: {len(BODY)}\r\n\r\n"
-    writer.write(head.encode() + BODY)
-    return reader, writer
-
-
 async def test_work_is_cancelled_when_its_client_hangs_up() -> None:
     work = Work()
-    async with asyncio.timeout(10), serving(work) as port:
-        _, writer = await ask(port)
-        await work.begun.wait()
+    async with asyncio.timeout(10), asking(work) as (_, writer):
         writer.close()
         await work.cancelled.wait()
         await work.hung_up.wait()
@@ -81,14 +79,11 @@ async def test_work_is_cancelled_when_its_client_hangs_up() -> None:
 
 async def test_work_is_not_cancelled_while_its_client_waits_longer_than_a_body_may_take() -> None:
     work = Work()
-    async with asyncio.timeout(10), serving(work) as port:
-        reader, writer = await ask(port)
-        await work.begun.wait()
+    async with asyncio.timeout(10), asking(work) as (reader, _):
         await asyncio.sleep(0.1)  # twice what the body might have taken
         work.go_on.set()
         assert b"200 OK" in await reader.readline()
         assert not work.cancelled.is_set()
-        writer.close()
 
 
 class Receiving:
@@ -101,18 +96,19 @@ class Receiving:
         await self.hang_up.wait()
         return {"type": "http.disconnect"}
 
+    async def awaiting(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return await until_disconnect(cast(Request, self), work)
+
 
 async def test_results_and_errors_of_the_work_come_through() -> None:
+    request, error = Receiving(), ValueError("of the work")
+
     async def fail() -> None:
-        raise ValueError("of the work")
+        raise error
 
-    async def succeed() -> int:
-        return 7
-
-    request = Receiving()
-    assert await until_disconnect(request, succeed()) == 7  # pyright: ignore[reportArgumentType]
+    assert await request.awaiting(asyncio.sleep(0, 7)) == 7
     with pytest.raises(ValueError, match="of the work"):
-        await until_disconnect(request, fail())  # pyright: ignore[reportArgumentType]
+        await request.awaiting(fail())
     # Whoever hangs up afterwards cancels nothing.
     request.hang_up.set()
     await asyncio.sleep(0)
@@ -121,7 +117,7 @@ async def test_results_and_errors_of_the_work_come_through() -> None:
 
 async def test_a_cancelled_wait_is_no_disconnect() -> None:
     work = Work()
-    task = asyncio.create_task(until_disconnect(Receiving(), work.run()))  # pyright: ignore[reportArgumentType]
+    task = asyncio.create_task(Receiving().awaiting(work.run()))
     await work.begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -131,6 +127,8 @@ async def test_a_cancelled_wait_is_no_disconnect() -> None:
 
 async def test_who_hangs_up_in_the_moment_of_the_answer_cancels_nothing() -> None:
     request = Receiving()
+    listeners: list[asyncio.Task[object]] = []
+    create = asyncio.create_task
 
     async def answer() -> int:
         request.hang_up.set()
@@ -140,12 +138,9 @@ async def test_who_hangs_up_in_the_moment_of_the_answer_cancels_nothing() -> Non
         return 7
 
     async def handle() -> int:
-        result = await until_disconnect(request, answer())  # pyright: ignore[reportArgumentType]
+        result = await request.awaiting(answer())
         await asyncio.sleep(0)  # to send the answer
         return result
-
-    listeners: list[asyncio.Task[object]] = []
-    create = asyncio.create_task
 
     def create_and_note(work: Coroutine[object, object, object]) -> asyncio.Task[object]:
         listeners.append(create(work))

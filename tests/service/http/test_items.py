@@ -1,13 +1,14 @@
-"""Items, their photos, and the index over HTTP."""
+"""Items, their photos, lists of them, and the index over HTTP."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,84 +18,41 @@ from PIL import Image
 
 from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.format.layout import CURRENT, generation_folder
+from aladin_index.format.skipped import SkippedItem, record_stop, write_follow_record
 from aladin_index.generations import info
-from aladin_service.item_sources import image_items
+from aladin_service.item_sources import image_items, text_items
+from tests.service.engine_world import EngineWorld
+from tests.service.http.conftest import Service, told
 
 pytestmark = pytest.mark.anyio
 
-Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
-
-async def test_items_are_found_by_any_id(
-    service: Service, image_ids: list[str], captions: list[tuple[str, str]]
+async def test_items_and_their_photos_are_found_by_any_id(
+    client: httpx.AsyncClient,
+    image_ids: list[str],
+    captions: list[tuple[str, str]],
+    data_file: Path,
 ) -> None:
-    async with service() as client:
-        for number, item_id in enumerate(image_ids):
-            image = await client.get(f"/v1/items/images/{quote(item_id, safe='')}")
-            assert image.json() == {
-                "id": item_id,
-                "uri": f"photo-{number}.png",
-                "text": captions[number][0],
-                "metadata": {"number": number, "tags": ["odd" if number % 2 else "even"]},
-            }
-            text = await client.get(f"/v1/items/texts/{quote(item_id + '#1', safe='')}")
-            assert text.json()["text"] == captions[number][1]
-            assert text.json()["uri"] is None
-        slashes = await client.get("/v1/items/images/dogs/red%231")
-        assert slashes.json()["id"] == "dogs/red#1"
-
-
-async def test_unknown_items_and_targets(service: Service) -> None:
-    async with service() as client:
-        for path in ("/v1/items/images/nobody", "/v1/items/texts/dogs/red", "/v1/images/nobody"):
-            response = await client.get(path)
-            assert response.status_code == 404
-            assert response.json()["error"]["code"] == "unknown_id"
-        response = await client.get("/v1/items/sounds/a")
-        assert response.status_code == 422
-        assert "target" in response.json()["error"]["message"]
-
-
-async def test_the_photo_of_an_item_as_it_is_and_smaller(
-    service: Service, data_file: Path, image_ids: list[str]
-) -> None:
-    async with service() as client:
-        for number, item_id in enumerate(image_ids):
-            url = f"/v1/images/{quote(item_id, safe='')}"
-            original = await client.get(url)
-            assert original.content == (data_file.parent / f"photo-{number}.png").read_bytes()
-            assert original.headers["content-type"] == "image/png"
-            assert original.headers["X-Content-Type-Options"] == "nosniff"
-            small = await client.get(url, params={"size": 24})
-            assert small.headers["content-type"] == "image/jpeg"
-            with Image.open(io.BytesIO(small.content)) as picture:
-                assert (picture.format, max(picture.size)) == ("JPEG", 24)
-
-
-@pytest.mark.parametrize("size", ["0", "-1", "15", "2049", "1000000000", "big", "1.5", ""])
-async def test_sizes_out_of_bounds(service: Service, size: str) -> None:
-    async with service() as client:
-        response = await client.get("/v1/images/plain", params={"size": size})
-    assert response.status_code == 422
-    assert "size" in response.json()["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/images/../../../../etc/passwd",
-        "/v1/images/..%2F..%2F..%2Fetc%2Fpasswd",
-        "/v1/images//etc/passwd",
-        "/v1/images/%2Fetc%2Fpasswd",
-        "/v1/images/photo-0.png",
-        "/v1/images/plain%00.png",
-    ],
-)
-async def test_only_photos_of_items_are_handed_out(service: Service, path: str) -> None:
-    async with service() as client:
-        response = await client.get(path)
-    assert response.status_code == 404
-    assert "root:" not in response.text
+    for number, item_id in enumerate(image_ids):
+        written = quote(item_id, safe="")
+        assert (await client.get(f"/v1/items/images/{written}")).json() == {
+            "id": item_id,
+            "uri": f"photo-{number}.png",
+            "text": captions[number][0],
+            "metadata": {"number": number, "tags": ["odd" if number % 2 else "even"]},
+        }
+        text = (await client.get(f"/v1/items/texts/{quote(item_id + '#1', safe='')}")).json()
+        assert (text["text"], text["uri"]) == (captions[number][1], None)
+        photo = await client.get(f"/v1/images/{written}")
+        assert photo.content == (data_file.parent / f"photo-{number}.png").read_bytes()
+        assert photo.headers["content-type"] == "image/png"
+        small = await client.get(f"/v1/images/{written}", params={"size": 24})
+        assert small.headers["content-type"] == "image/jpeg"
+        with Image.open(io.BytesIO(small.content)) as picture:
+            assert (picture.format, max(picture.size)) == ("JPEG", 24)
+    slashes = await client.get("/v1/items/images/dogs/red%231")
+    assert slashes.json()["id"] == "dogs/red#1"
 
 
 async def test_a_photo_that_is_gone_says_nothing_of_where_it_was(
@@ -108,112 +66,41 @@ async def test_a_photo_that_is_gone_says_nothing_of_where_it_was(
     photo.unlink()
     async with service(index=tmp_path / "index") as client:
         for params in ({}, {"size": 32}):
-            response = await client.get("/v1/images/gone", params=params)
-            assert response.status_code == 404
-            assert response.json()["error"]["code"] == "photo_gone"
-            assert "secret-place" not in response.text
+            refused = await client.get("/v1/images/gone", params=params)
+            assert told(refused)[:2] == (404, "photo_gone")
+            assert "secret-place" not in refused.text
+        no_texts = await client.post("/v1/search/texts", json={"text": "a dog"})
+        assert told(no_texts)[:2] == (404, "no_such_target")
+        assert (await client.get("/v1/index")).json()["texts"] is None
 
 
 async def test_an_index_from_elsewhere_leads_nowhere_else(
-    service: Service, index_folder: Path, data_file: Path, tmp_path: Path
+    service: Service, index: Path, data_file: Path
 ) -> None:
-    index = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    shutil.copy(data_file.parent / "photo-0.png", tmp_path / "outside.png")
+    shutil.copy(data_file.parent / "photo-0.png", index.parent / "outside.png")
     with closing(sqlite3.connect(index / "generations/000001/images/items.sqlite")) as items:
         items.execute("UPDATE items SET path = '../outside.png' WHERE id = 'plain'")
         items.commit()
     async with service(index=index) as client:
         for params in ({}, {"size": 32}):
-            response = await client.get("/v1/images/plain", params=params)
-            assert response.status_code == 404
-            assert response.json()["error"]["code"] == "photo_gone"
+            refused = await client.get("/v1/images/plain", params=params)
+            assert told(refused)[:2] == (404, "photo_gone")
 
 
-async def test_an_index_without_texts_says_so(
-    service: Service, tiny_checkpoint: Path, data_file: Path, tmp_path: Path
-) -> None:
-    build_index(tiny_checkpoint, tmp_path / "index", image_items(data_file, None), None)
-    async with service(index=tmp_path / "index") as client:
-        response = await client.post("/v1/search/texts", json={"text": "a dog"})
-        assert response.status_code == 404
-        assert response.json()["error"]["code"] == "no_such_target"
-        described = (await client.get("/v1/index")).json()
-    assert described["texts"] is None
-    assert described["images"]["count"] == 6
-
-
-async def test_the_index_is_described(service: Service, index_folder: Path) -> None:
-    async with service() as client:
-        described = (await client.get("/v1/index")).json()
-    manifest = json.loads((index_folder / "generations/000001/manifest.json").read_text())
-    assert described["generation"] == 1
-    assert described["model"] == {"id": manifest["model"]["id"]}
-    assert described["default_candidates"] == manifest["default_candidates"]
-    assert (described["images"]["count"], described["texts"]["count"]) == (6, 12)
-    assert described["images"]["token_dtype"] == "float16"
-    assert described["images"]["ann"]["recall"] == 1.0
-    assert described["images"]["takes_all"] and described["texts"]["takes_all"]
-
-
-async def test_a_large_collection_does_not_take_all(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(info, "MAX_ITEMS", 6)
-    async with service() as client:
-        described = (await client.get("/v1/index")).json()
-    assert described["images"]["takes_all"] and not described["texts"]["takes_all"]
-
-
-async def test_ready_from_the_moment_an_index_is_published(
-    service: Service, tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    index = tmp_path / "index"
-    index.mkdir()
-    async with service(index=index) as client:
-        assert (await client.get("/healthz")).json() == {"status": "ok"}
-        for response in (
-            await client.get("/readyz"),
-            await client.get("/v1/index"),
-            await client.get("/v1/images/a"),
-            await client.post("/v1/search/texts", json={"text": "a dog"}),
+async def test_a_client_that_has_a_photo_is_told_so(client: httpx.AsyncClient) -> None:
+    for params in ({}, {"size": 24}):
+        first = await client.get("/v1/images/plain", params=params)
+        etag = first.headers["ETag"]
+        assert "no-cache" in first.headers["Cache-Control"]
+        for known, status, content in (
+            (etag, 304, b""),
+            (f'"a", W/{etag}, "b"', 304, b""),
+            (f'"{"0" * 64}"', 200, first.content),
         ):
-            assert response.status_code == 503
-            assert response.json()["error"]["code"] == "index_not_ready"
-        build_index(tiny_checkpoint, index, None, [TextItem(id="t", text="a dog")])
-        assert (await client.get("/readyz")).json()["generation"] == 1
-        found = await client.post("/v1/search/texts", json={"text": "a dog"})
-        assert found.json()["hits"][0]["id"] == "t"
-
-
-async def test_a_damaged_generation_is_not_served_and_the_process_lives(
-    service: Service, index_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    index = tmp_path / "index"
-    shutil.copytree(index_folder, index)
-    tokens = index / "generations/000001/images/tokens.npy"
-    tokens.write_bytes(tokens.read_bytes()[:-1])
-    async with service(index=index) as client:
-        assert (await client.get("/healthz")).status_code == 200
-        assert (await client.get("/readyz")).status_code == 503
-    assert "tokens.npy" in caplog.text
-
-
-async def test_a_client_that_has_a_photo_is_told_so(service: Service) -> None:
-    async with service() as client:
-        for params in ({}, {"size": 24}):
-            first = await client.get("/v1/images/plain", params=params)
-            etag = first.headers["ETag"]
-            assert "no-cache" in first.headers["Cache-Control"]
-            for known in (etag, f'"a", W/{etag}, "b"'):
-                again = await client.get(
-                    "/v1/images/plain", params=params, headers={"If-None-Match": known}
-                )
-                assert (again.status_code, again.content) == (304, b"")
-                assert again.headers["ETag"] == etag
-            other = await client.get(
-                "/v1/images/plain", params=params, headers={"If-None-Match": f'"{"0" * 64}"'}
-            )
-            assert other.content == first.content
+            headers = {"If-None-Match": known}
+            again = await client.get("/v1/images/plain", params=params, headers=headers)
+            assert (again.status_code, again.content) == (status, content)
+            assert again.headers["ETag"] == etag
 
 
 async def test_a_photo_that_was_replaced_is_never_stale(
@@ -224,13 +111,210 @@ async def test_a_photo_that_was_replaced_is_never_stale(
     item = ImageItem(id="a", path=photo, uri="a.png")
     build_index(tiny_checkpoint, tmp_path / "index", [item], None)
     async with service(index=tmp_path / "index") as client:
-        first = await client.get("/v1/images/a", params={"size": 24})
-        again = await client.get("/v1/images/a", params={"size": 24})
+        first, again = [await client.get("/v1/images/a", params={"size": 24}) for _ in range(2)]
         assert again.content == first.content
         shutil.copy(data_file.parent / "photo-1.png", tmp_path / "new.png")
         (tmp_path / "new.png").replace(photo)
-        changed = await client.get(
-            "/v1/images/a", params={"size": 24}, headers={"If-None-Match": first.headers["ETag"]}
-        )
+        known = {"If-None-Match": first.headers["ETag"]}
+        changed = await client.get("/v1/images/a", params={"size": 24}, headers=known)
         assert changed.status_code == 200
         assert changed.content != first.content
+
+
+async def test_pages_lead_through_all_items(
+    client: httpx.AsyncClient, image_ids: list[str]
+) -> None:
+    whole = (await client.get("/v1/items/images")).json()
+    assert [item["id"] for item in whole["items"]] == image_ids[::-1]
+    assert (whole["total"], whole["next"], whole["generation"]) == (6, None, 1)
+    assert whole["items"][0] == {
+        "id": "../street",
+        "uri": "photo-5.png",
+        "text": "a man stands in the street",
+        "metadata": {"number": 5, "tags": ["odd"]},
+        "size_px": [88, 40],
+    }
+    asked = {"sort": "number", "order": "asc", "limit": 4}
+    first = (await client.get("/v1/items/images", params=asked)).json()
+    asked["after"] = first["next"]
+    rest = (await client.get("/v1/items/images", params=asked)).json()
+    assert [item["id"] for item in [*first["items"], *rest["items"]]] == image_ids
+    assert rest["next"] is None
+    asked = {"filter": json.dumps({"tags": "odd"}), "limit": 2}
+    odd = (await client.get("/v1/items/images", params=asked)).json()
+    assert [item["id"] for item in odd["items"]] == [image_ids[5], image_ids[3]]
+    assert (odd["total"], odd["next"]) == (3, image_ids[3])
+    texts = (await client.get("/v1/items/texts", params={"limit": 1})).json()
+    assert (texts["items"][0]["size_px"], texts["total"]) == (None, 12)
+
+
+async def test_fields_and_their_values_are_those_of_the_items_that_are_left(
+    service: Service, index: Path
+) -> None:
+    async with service(index=index) as client:
+        assert (await client.get("/v1/index/fields")).json()["images"] == [
+            {
+                **{"name": "number", "kind": "number", "least": 0, "greatest": 5},
+                "values": [{"value": number, "count": 1} for number in range(6)],
+            },
+            {
+                **{"name": "tags", "kind": "text", "least": "even", "greatest": "odd"},
+                "values": [{"value": "even", "count": 3}, {"value": "odd", "count": 3}],
+            },
+        ]
+        (await client.delete("/v1/items/images/plain")).raise_for_status()
+        fields = (await client.get("/v1/index/fields")).json()
+        listed = (await client.get("/v1/items/images")).json()
+    assert [each["count"] for each in fields["images"][1]["values"]] == [3, 2]
+    assert (listed["total"], "plain" in [item["id"] for item in listed["items"]]) == (5, False)
+
+
+async def test_an_engine_lists_nothing_and_says_so(world: EngineWorld) -> None:
+    async with world.service() as client:
+        for path in ("/v1/items/images", "/v1/index/fields"):
+            refused = await client.get(path)
+            assert told(refused)[:2] == (422, "not_listable")
+            assert "vector database" in told(refused)[2]
+
+
+async def test_the_index_is_described(
+    client: httpx.AsyncClient, index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = (await client.get("/v1/index")).json()
+    manifest = json.loads((index_folder / "generations/000001/manifest.json").read_text())
+    assert described["generation"] == 1
+    assert described["model"] == {"id": manifest["model"]["id"]}
+    assert described["default_candidates"] == manifest["default_candidates"]
+    images, texts = described["images"], described["texts"]
+    assert (images["count"], texts["count"], images["token_dtype"]) == (6, 12, "float16")
+    assert images["ann"]["recall"] == 1.0
+    assert images["takes_all"] and texts["takes_all"]
+    monkeypatch.setattr(info, "MAX_ITEMS", 6)
+    described = (await client.get("/v1/index")).json()
+    assert described["images"]["takes_all"] and not described["texts"]["takes_all"]
+
+
+async def test_ready_from_the_moment_an_index_is_published(
+    service: Service, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    index.mkdir()
+    async with service(index=index) as client:
+        assert (await client.get("/healthz")).json() == {"status": "ok"}
+        for refused in (
+            await client.get("/readyz"),
+            await client.get("/v1/index"),
+            await client.get("/v1/images/a"),
+            await client.post("/v1/search/texts", json={"text": "a dog"}),
+        ):
+            assert told(refused)[:2] == (503, "index_not_ready")
+        build_index(tiny_checkpoint, index, None, [TextItem(id="t", text="a dog")])
+        assert (await client.get("/readyz")).json()["generation"] == 1
+        found = await client.post("/v1/search/texts", json={"text": "a dog"})
+        assert found.json()["hits"][0]["id"] == "t"
+
+
+async def test_a_damaged_generation_is_not_served_and_the_process_lives(
+    service: Service, index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens = index / "generations/000001/images/tokens.npy"
+    content = tokens.read_bytes()[:-1]
+    tokens.unlink()
+    tokens.write_bytes(content)
+    async with service(index=index) as client:
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.get("/readyz")).status_code == 503
+    assert "tokens.npy" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def with_skipped(
+    tiny_checkpoint: Path, data_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """An index whose build left out three photos."""
+    folder = tmp_path_factory.mktemp("skipped")
+    broken = [folder / f"broken-{number}.png" for number in range(3)]
+    for path in broken:
+        path.write_bytes(b"no photo")
+    more = [ImageItem(id=path.stem, path=path, uri=path.name) for path in broken]
+    photos = [*image_items(data_file, None), *more]
+    build_index(tiny_checkpoint, folder / "index", photos, text_items(data_file, None))
+    return folder / "index"
+
+
+@pytest.fixture
+def skipping(with_skipped: Path, tmp_path: Path) -> Path:
+    """A copy of `with_skipped` that a test may change."""
+    return Path(shutil.copytree(with_skipped, tmp_path / "skipping"))
+
+
+async def test_the_index_says_how_many_are_left_out_and_why(
+    service: Service, skipping: Path
+) -> None:
+    async with service(index=skipping) as client:
+        skipped = (await client.get("/v1/index")).json()["skipped"]
+        names = [name for group in skipped["reasons"] for name in group["names"]]
+        assert (skipped["total"], sorted(names)) == (3, ["broken-0", "broken-1", "broken-2"])
+        for group in skipped["reasons"]:
+            assert "not an image of a known format" in group["reason"]
+            assert str(skipping.parent) not in json.dumps(group)
+        assert (skipped["other_files"], skipped["not_followed"]) == ({}, None)
+        heic = [SkippedItem(f"{number}.heic", "HEIC needs a package") for number in range(30)]
+        write_follow_record(skipping, [*heic, SkippedItem("a.jpg", "damaged")], {"videos": 8})
+        record_stop(skipping, "it was killed")
+        followed = (await client.get("/v1/index")).json()["skipped"]
+    names = [f"{number}.heic" for number in range(20)]
+    assert followed == {
+        "total": 31,
+        "reasons": [
+            {"reason": "HEIC needs a package", "count": 30, "names": names},
+            {"reason": "damaged", "count": 1, "names": ["a.jpg"]},
+        ],
+        "other_files": {"videos": 8},
+        "not_followed": "it was killed",
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "",
+        "[[1]]",
+        "{",
+        "5",
+        "[" * 100_000,
+        json.dumps([["broken-0", "/home/me/up: loads/broken-0.png: not an image (JPEG)"]]),
+    ],
+)
+async def test_the_list_of_skipped_items_may_be_damaged_or_name_folders(
+    service: Service, skipping: Path, content: str | None
+) -> None:
+    file = generation_folder(skipping, 1) / "images" / "skipped.json"
+    async with service(index=skipping) as client:
+        whole = (await client.get("/v1/index")).json()
+        size = file.stat().st_size
+        file.unlink()  # it may be another generation's, too
+        if content is not None:
+            file.write_text(content.ljust(size))
+        answer = await client.get("/v1/index")
+    assert answer.status_code == 200, answer.text
+    assert "/home/me" not in answer.text
+    assert {**answer.json(), "skipped": None} == {**whole, "skipped": None}
+    if content is not None and "JPEG" in content:
+        (group,) = answer.json()["skipped"]["reasons"]
+        assert (group["names"], group["reason"]) == (["broken-0"], "not an image (JPEG)")
+
+
+async def test_the_last_change_is_the_publication_or_a_later_addition_or_deletion(
+    service: Service, index: Path
+) -> None:
+    os.utime(index / CURRENT, (3000, 3000))
+    before = datetime.now(UTC).timestamp() - 1
+    async with service(index=index) as client:
+        assert (await client.get("/v1/index")).json()["changed_at"] == "1970-01-01T00:50:00Z"
+        await client.delete("/v1/items/images/plain")
+        deleted = datetime.fromisoformat((await client.get("/v1/index")).json()["changed_at"])
+        await client.post("/v1/items/texts", json={"id": "new", "text": "a caption"})
+        added = datetime.fromisoformat((await client.get("/v1/index")).json()["changed_at"])
+    assert before < deleted.timestamp() < added.timestamp()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,23 +12,53 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
+from aladin_service.http.access.control import rows_of
+from aladin_service.http.app import create_app
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+from tests.service.http.conftest import Open, Service
+
 pytestmark = pytest.mark.anyio
 
-Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 Document = dict[str, Any]
 
+OPERATIONS = """
+    add_items create_embeddings delete_item draw_evidence draw_evidence_of_photo get_health
+    get_index get_index_fields get_item get_metrics get_model get_photo get_readiness list_items
+    list_models map_evidence map_evidence_of_photo rerank_documents search_batch search_images
+    search_texts
+"""
+BODIES = {
+    "search_images": ["SearchBody", "SearchForm"],
+    "search_texts": ["SearchBody", "SearchForm"],
+    "search_batch": ["SearchBatch"],
+    "map_evidence_of_photo": ["ExplainBody", "ExplainForm"],
+    "draw_evidence_of_photo": ["ExplainBody", "ExplainForm"],
+    "rerank_documents": ["RerankBody"],
+    "create_embeddings": ["EmbeddingsBody"],
+    "add_items": ["NewItem", "NewItemList", "NewItemForm"],
+}
+SEARCH_FIELDS = {
+    *("text", "image", "id", "regions", "all", "not", "like", "box"),
+    *("k", "offset", "candidates", "rerank", "fusion", "explain", "filter", "sort"),
+    *("min_probability", "lexical", "timeout_ms"),
+}
+ITEM_FIELDS = {"id", "image", "regions", "text", "uri", "metadata"}
 
-async def document(service: Service) -> Document:
+
+@pytest.fixture
+async def document(client: httpx.AsyncClient) -> Document:
     """The document of a service without keys."""
-    async with service() as client:
-        return (await client.get("/openapi.json")).json()
+    return (await client.get("/openapi.json")).json()
 
 
-def operations(described: Document) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each operation, after its method and path."""
-    for path, methods in described["paths"].items():
-        for method, operation in methods.items():
-            yield f"{method.upper()} {path}", operation
+def operations(described: Document) -> dict[str, dict[str, Any]]:
+    """The operations by their ids, each with its path, method and scope."""
+    return {
+        operation["operationId"]: operation | {"scope": rows_of(path)[method.upper()].scope}
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
+    }
 
 
 def references(node: object) -> Iterator[str]:
@@ -44,90 +73,38 @@ def references(node: object) -> Iterator[str]:
             yield from references(value)
 
 
-async def test_every_schema_has_one_readable_name(service: Service) -> None:
-    schemas = (await document(service))["components"]["schemas"]
-    assert {"SearchBody", "SearchForm", "NewItem", "IndexFacts"} <= set(schemas)
+async def test_every_schema_has_one_readable_name_and_is_used(document: Document) -> None:
+    schemas = document["components"]["schemas"]
     for name, schema in schemas.items():
         assert re.fullmatch(r"[A-Z][A-Za-z0-9]+", name)
         assert schema["title"] == name
+    used = {f"#/components/schemas/{name}" for name in schemas}
+    assert set(references(document)) == used | {"#/components/parameters/RequestId"}
 
 
-async def test_every_reference_leads_somewhere_and_every_schema_is_used(service: Service) -> None:
-    described = await document(service)
-    used = set(references(described))
-    schemas = {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
-    assert used == schemas | {"#/components/parameters/RequestId"}
-
-
-async def test_operations_read_as_methods_and_are_summed_up_in_words(service: Service) -> None:
-    described = await document(service)
-    ids = [operation["operationId"] for _, operation in operations(described)]
-    assert sorted(ids) == [
-        "add_items",
-        "create_embeddings",
-        "delete_item",
-        "draw_evidence",
-        "draw_evidence_of_photo",
-        "get_health",
-        "get_index",
-        "get_index_fields",
-        "get_item",
-        "get_metrics",
-        "get_model",
-        "get_photo",
-        "get_readiness",
-        "list_items",
-        "list_models",
-        "map_evidence",
-        "map_evidence_of_photo",
-        "rerank_documents",
-        "search_batch",
-        "search_images",
-        "search_texts",
-    ]
-    tags = {tag["name"] for tag in described["tags"] if tag["description"]}
-    for where, operation in operations(described):
-        assert re.fullmatch(r"[A-Z][a-z]+( [a-z-]+)+", operation["summary"]), where
-        assert set(operation["tags"]) <= tags, where
-
-
-async def test_bodies_are_required_and_named(service: Service) -> None:
+async def test_operations_read_as_methods_with_words_and_named_bodies(document: Document) -> None:
+    found = operations(document)
+    assert sorted(found) == OPERATIONS.split()
+    tags = {tag["name"] for tag in document["tags"] if tag["description"]}
+    # openapi-python-client 0.29 imports what bodies of two content types need only with it.
+    header = {"$ref": "#/components/parameters/RequestId"}
+    assert document["components"]["parameters"]["RequestId"]["required"] is False
     bodies: dict[str, list[str]] = {}
-    for where, operation in operations(await document(service)):
-        if "requestBody" not in operation:
-            continue
-        assert operation["requestBody"]["required"] is True
-        found: list[str] = []
-        for media_type in operation["requestBody"]["content"].values():
-            schema = media_type["schema"]
-            for each in schema.get("anyOf", [schema]):
-                assert set(each) == {"$ref"}
-                found.append(each["$ref"].rpartition("/")[2])
-        bodies[where] = found
-    assert bodies == {
-        "POST /v1/search/images": ["SearchBody", "SearchForm"],
-        "POST /v1/search/texts": ["SearchBody", "SearchForm"],
-        "POST /v1/search/batch": ["SearchBatch"],
-        "POST /v1/explain": ["ExplainBody", "ExplainForm"],
-        "POST /v1/explain.png": ["ExplainBody", "ExplainForm"],
-        "POST /v1/rerank": ["RerankBody"],
-        "POST /v1/embeddings": ["EmbeddingsBody"],
-        "POST /v1/items/{target}": ["NewItem", "NewItemList", "NewItemForm"],
-    }
-
-
-SEARCH_FIELDS = {
-    *("text", "image", "id", "regions", "all", "not", "like", "box"),
-    *("k", "offset", "candidates", "rerank", "fusion", "explain", "filter", "sort"),
-    *("min_probability", "lexical", "timeout_ms"),
-}
-ITEM_FIELDS = {"id", "image", "regions", "text", "uri", "metadata"}
+    for name, operation in found.items():
+        assert re.fullmatch(r"[A-Z][a-z]+( [a-z-]+)+", operation["summary"]), name
+        assert set(operation["tags"]) <= tags, name
+        assert header in operation["parameters"], name
+        if "requestBody" in operation:
+            assert operation["requestBody"]["required"] is True
+            content = operation["requestBody"]["content"].values()
+            bodies[name] = [each.rpartition("/")[2] for each in references(list(content))]
+    assert bodies == BODIES
 
 
 async def test_forms_have_the_fields_of_json_and_files_in_place_of_base64(
-    service: Service,
+    document: Document,
 ) -> None:
-    schemas = (await document(service))["components"]["schemas"]
+    schemas = document["components"]["schemas"]
     body, form = schemas["SearchBody"], schemas["SearchForm"]
     assert set(form["properties"]) == set(body["properties"]) == SEARCH_FIELDS
     for name in ("NewItem", "NewItemForm"):
@@ -139,45 +116,93 @@ async def test_forms_have_the_fields_of_json_and_files_in_place_of_base64(
     assert entry["items"] == {"$ref": "#/components/schemas/BatchedSearch"}
 
 
-async def test_every_operation_takes_an_optional_header(service: Service) -> None:
-    """openapi-python-client 0.29 imports what bodies of two content types need only with it."""
-    described = await document(service)
-    assert described["components"]["parameters"]["RequestId"]["required"] is False
-    for where, operation in operations(described):
-        assert {"$ref": "#/components/parameters/RequestId"} in operation["parameters"], where
-
-
-async def test_each_application_of_a_process_describes_the_same(service: Service) -> None:
-    assert await document(service) == await document(service)
-
-
-async def test_answers_are_as_described(
-    service: Service, calibrated_index: Path, image_ids: list[str]
+async def test_examples_of_bodies_are_answered(
+    document: Document, service: Service, index: Path
 ) -> None:
-    async with service(index=calibrated_index) as client:
-        described = (await client.get("/openapi.json")).json()
-        asked = {"text": "a red dog", "explain": True}
-        batch = {"queries": [{**asked, "target": "images"}, {"text": "", "target": "texts"}]}
-        answers = {
-            "get_index": await client.get("/v1/index"),
-            "get_item": await client.get(f"/v1/items/images/{image_ids[2]}"),
-            "search_images": await client.post("/v1/search/images", json=asked),
-            "search_batch": await client.post("/v1/search/batch", json=batch),
-            "rerank_documents": await client.post(
-                "/v1/rerank",
-                json={"query": "a dog", "documents": ["a", {"id": image_ids[0]}]},
-            ),
-            "create_embeddings": await client.post(
-                "/v1/embeddings", json={"input": ["a dog"], "encoding_format": "base64"}
-            ),
-            "list_models": await client.get("/v1/models"),
-            "get_readiness": await client.get("/readyz"),
-        }
-    by_id = {operation["operationId"]: operation for _, operation in operations(described)}
+    """The first body of each operation that has an example; a batch, a list of one."""
+    asked = 0
+    async with service(index) as client:
+        for path, methods in document["paths"].items():
+            for name in BODIES.get(methods.get("post", {}).get("operationId"), ())[:1]:
+                examples = document["components"]["schemas"][name].get("examples", [])
+                for example in examples:
+                    answer = await client.post(path.replace("{target}", "texts"), json=example)
+                    assert answer.is_success, (path, answer.text)
+                    asked += 1
+    assert asked >= 4
+
+
+async def test_each_application_of_a_process_describes_the_same(document: Document) -> None:
+    app = create_app(cast(Any, None), ServiceSettings(), Metrics())
+    assert app.openapi() == document
+
+
+async def test_the_document_is_written_once(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await client.get("/openapi.json")
+    monkeypatch.delattr(json, "dumps")
+    again = await client.get("/openapi.json")
+    assert first.content == again.content
+    assert first.headers["content-type"] == "application/json"
+
+
+async def test_answers_are_as_described_and_searches_have_all_their_fields(
+    calibrated: httpx.AsyncClient, image_ids: list[str]
+) -> None:
+    described = (await calibrated.get("/openapi.json")).json()
+    asked = {"text": "a red dog", "explain": True}
+    batch = {"queries": [{**asked, "target": "images"}, {"text": "", "target": "texts"}]}
+    documents = ["a", {"id": image_ids[0]}]
+    encoded = {"input": ["a dog"], "encoding_format": "base64"}
+    answers = {
+        "get_index": await calibrated.get("/v1/index"),
+        "get_item": await calibrated.get(f"/v1/items/images/{image_ids[2]}"),
+        "search_images": await calibrated.post("/v1/search/images", json=asked),
+        "search_batch": await calibrated.post("/v1/search/batch", json=batch),
+        "rerank_documents": await calibrated.post(
+            "/v1/rerank", json={"query": "a dog", "documents": documents}
+        ),
+        "create_embeddings": await calibrated.post("/v1/embeddings", json=encoded),
+        "list_models": await calibrated.get("/v1/models"),
+        "get_readiness": await calibrated.get("/readyz"),
+    }
+    found = operations(described)
     for name, answer in answers.items():
-        response = by_id[name]["responses"][str(answer.status_code)]
-        schema = response["content"]["application/json"]["schema"]
+        assert answer.status_code == 200
+        schema = found[name]["responses"]["200"]["content"]["application/json"]["schema"]
         Draft202012Validator({**described, **schema}).validate(answer.json())
-    assert answers["get_index"].json()["calibration"] is not None
-    statuses = Counter(answer.status_code for answer in answers.values())
-    assert statuses == {200: len(answers)}
+    search = answers["search_images"].json()
+    schemas = described["components"]["schemas"]
+    assert list(search) == list(schemas["SearchAnswer"]["properties"])
+    for hit in search["hits"]:
+        assert list(hit) == list(schemas["SearchHit"]["properties"])
+        assert list(hit["stages"]) == list(schemas["HitStages"]["properties"])
+
+
+@pytest.mark.parametrize("keys_needed", [True, False])
+@pytest.mark.parametrize("anonymous", [True, False])
+async def test_closed_operations_name_both_ways_of_a_key_and_their_refusals(
+    door: Open, keys_file: Path, keys: dict[str, str], keys_needed: bool, anonymous: bool
+) -> None:
+    assert keys
+    settings: dict[str, Any] = {"keys_file": keys_file} if keys_needed else {}
+    async with door(**settings, allow_anonymous=anonymous) as client:
+        described = (await client.get("/openapi.json")).json()
+    schemes = described["components"]["securitySchemes"]
+    assert (schemes["bearer"]["type"], schemes["bearer"]["scheme"]) == ("http", "bearer")
+    header = [schemes["header"][name] for name in ("type", "in", "name")]
+    assert header == ["apiKey", "header", "X-API-Key"]
+    for name, operation in operations(described).items():
+        scope = operation["scope"]
+        if scope == "open":
+            assert "security" not in operation
+            assert "401" not in operation["responses"]
+            continue
+        optional = not keys_needed or (anonymous and scope == "read")
+        ways = [{"bearer": [scope]}, {"header": [scope]}, *[{}] * optional]
+        assert operation["security"] == ways, name
+        assert {"401", "403", "429"} <= set(operation["responses"]), name
+        # Whoever needs a key in any case is not asked for the host's name.
+        if name in ("search_images", "get_metrics"):
+            assert ("421" in operation["responses"]) == optional, name

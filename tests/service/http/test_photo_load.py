@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-import shutil
 import threading
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,10 @@ from aladin_service.settings import ServiceSettings
 from aladin_service.work import worker
 from aladin_service.work.worker import JOB_QUEUES, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
-from tests.aladin.pictures import long_png, webp_of
+from tests.aladin.pictures import webp_of
+from tests.service.http.conftest import http_scope, opened, told
 
 pytestmark = pytest.mark.anyio
-
-Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 # For what another thread does, on a machine that does much else.
 _LONG_S = 30.0
@@ -40,32 +38,6 @@ async def upload(
     client: httpx.AsyncClient, path: str, data: bytes, **fields: str
 ) -> httpx.Response:
     return await client.post(path, files={"image": ("a", data)}, data=fields)
-
-
-async def test_a_long_thin_picture_is_too_large_wherever_it_is_sent(service: Service) -> None:
-    async with service() as client:
-        answers = [
-            await upload(client, "/v1/explain.png", long_png(64_000_000), id="plain#0"),
-            await upload(client, "/v1/search/texts", long_png(64_000_000)),
-            await upload(client, "/v1/items/images", long_png(64_000_000), id="long"),
-        ]
-    for answer in answers:
-        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "image_too_large")
-        assert "64000000 x 1 pixels, limit 30000 for each side" in answer.json()["error"]["message"]
-
-
-async def test_a_picture_that_takes_more_memory_than_there_is_is_refused(service: Service) -> None:
-    async with service(decode_memory_bytes=64 * 2**20) as client:
-        answers = [
-            await upload(client, "/v1/explain.png", webp_of(8000, 7000), id="plain#0"),
-            await upload(client, "/v1/search/texts", webp_of(8000, 7000)),
-            await upload(client, "/v1/items/images", webp_of(8000, 7000), id="large"),
-        ]
-        small = await upload(client, "/v1/search/texts", webp_of(100, 100))
-    for answer in answers:
-        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "image_too_large")
-        assert f"bytes of memory, limit {64 * 2**20}" in answer.json()["error"]["message"]
-    assert small.status_code == 200
 
 
 async def test_a_photo_that_finds_no_memory_in_its_time_is_put_off(
@@ -83,15 +55,9 @@ async def test_a_photo_that_finds_no_memory_in_its_time_is_put_off(
         after = await upload(client, "/v1/search/texts", webp_of(100, 100))
         missing = await client.get("/v1/items/images/new")
     for answer in answers:
-        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "overloaded")
+        assert told(answer)[:2] == (429, "overloaded")
         assert answer.headers["Retry-After"] == "1"
     assert (after.status_code, missing.status_code) == (200, 404)
-
-
-@pytest.fixture
-def index(index_folder: Path, tmp_path: Path) -> Path:
-    """An index that a test may change."""
-    return Path(shutil.copytree(index_folder, tmp_path / "index"))
 
 
 @asynccontextmanager
@@ -103,12 +69,8 @@ async def serving(
     plan = WorkerPlan(index=index, settings=chosen)
     workers = ThreadWorkers(plan.make(metrics.engine_call), chosen, metrics)
     app = create_app(workers, chosen, metrics)
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    url = "http://127.0.0.1"
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url=url, timeout=_LONG_S) as client,
-    ):
+    async with opened(app, raise_app_exceptions=False) as client:
+        await upload(client, "/v1/items/images", bmp(), id="slow")
         yield client, workers
 
 
@@ -127,6 +89,11 @@ class Held:
         self.go_on = threading.Event()
         self.calls = 0
 
+    async def all_begun(self) -> None:
+        """Wait until each thread is held."""
+        for _ in range(JOB_QUEUES["original"].threads):
+            assert await asyncio.to_thread(self.begun.acquire, timeout=_LONG_S)
+
     def __call__(self, *arguments: Any) -> PhotoBytes:
         self.calls += 1
         self.begun.release()
@@ -134,18 +101,21 @@ class Held:
         return photo_bytes.rewritten_photo(*arguments)
 
 
-async def test_photos_that_take_long_hold_up_neither_small_ones_nor_changes(
-    index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """Holds up photos that are written anew, of which none is kept."""
     held = Held()
     monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
     monkeypatch.setattr(worker, "_PICTURE_CACHE_BYTES", 0)
+    return held
+
+
+async def test_photos_that_take_long_hold_up_neither_small_ones_nor_changes(
+    index: Path, held: Held
+) -> None:
     async with serving(index) as (client, _):
-        added = await upload(client, "/v1/items/images", bmp(), id="slow")
-        assert added.status_code == 201
         slow = [asyncio.create_task(client.get("/v1/images/slow")) for _ in range(8)]
-        for _ in range(JOB_QUEUES["original"].threads):
-            assert await asyncio.to_thread(held.begun.acquire, timeout=_LONG_S)
+        await held.all_begun()
         async with asyncio.timeout(_LONG_S):
             answers = [
                 await client.get("/v1/images/slow", params={"size": 32}),
@@ -159,17 +129,10 @@ async def test_photos_that_take_long_hold_up_neither_small_ones_nor_changes(
         assert {answer.status_code for answer in await asyncio.gather(*slow)} == {200}
 
 
-async def test_more_photos_than_may_wait_are_refused(
-    index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Held()
-    monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
-    monkeypatch.setattr(worker, "_PICTURE_CACHE_BYTES", 0)
+async def test_more_photos_than_may_wait_are_refused(index: Path, held: Held) -> None:
     async with serving(index) as (client, _):
-        await upload(client, "/v1/items/images", bmp(), id="slow")
         asked = [asyncio.create_task(client.get("/v1/images/slow")) for _ in range(40)]
-        for _ in range(JOB_QUEUES["original"].threads):
-            assert await asyncio.to_thread(held.begun.acquire, timeout=_LONG_S)
+        await held.all_begun()
         held.go_on.set()
         statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
     assert statuses.count(200) >= 16
@@ -184,7 +147,6 @@ async def test_a_photo_that_was_written_anew_is_kept(
     held.go_on.set()
     monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
     async with serving(index) as (client, _):
-        await upload(client, "/v1/items/images", bmp(), id="slow")
         first = await client.get("/v1/images/slow")
         again = await client.get("/v1/images/slow")
         assert (first.status_code, first.headers["content-type"]) == (200, "image/png")
@@ -192,19 +154,12 @@ async def test_a_photo_that_was_written_anew_is_kept(
         assert held.calls == 1
 
 
-async def test_clients_that_hang_up_withdraw_their_photos(
-    index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Held()
-    monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
-    monkeypatch.setattr(worker, "_PICTURE_CACHE_BYTES", 0)
+async def test_clients_that_hang_up_withdraw_their_photos(index: Path, held: Held) -> None:
     async with serving(index) as (client, workers):
-        await upload(client, "/v1/items/images", bmp(), id="slow")
         app = client._transport.app  # pyright: ignore
         hang_up, sent = asyncio.Event(), list[int]()
         calls = [asyncio.create_task(ask(app, hang_up, sent)) for _ in range(8)]
-        for _ in range(JOB_QUEUES["original"].threads):
-            assert await asyncio.to_thread(held.begun.acquire, timeout=_LONG_S)
+        await held.all_begun()
         hang_up.set()
         async with asyncio.timeout(_LONG_S):
             await asyncio.gather(*calls)  # though the threads are not through
@@ -232,13 +187,7 @@ async def ask(app: Any, hang_up: asyncio.Event, sent: list[int]) -> None:
         if message["type"] == "http.response.start":
             sent.append(message["status"])
 
-    scope = {
-        **{"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET"},
-        **{"path": "/v1/images/slow", "raw_path": b"/v1/images/slow", "query_string": b""},
-        **{"headers": [(b"host", b"127.0.0.1")], "client": ("127.0.0.1", 1), "scheme": "http"},
-        **{"root_path": "", "server": ("127.0.0.1", 80)},
-    }
-    await app(scope, receive, send)
+    await app(http_scope("/v1/images/slow"), receive, send)
 
 
 async def test_a_hung_up_client_stops_the_work_between_decoding_and_writing(
@@ -260,7 +209,6 @@ async def test_a_hung_up_client_stops_the_work_between_decoding_and_writing(
     monkeypatch.setattr(photo_bytes, "decoded_image", slow)
     monkeypatch.setattr(photo_bytes, "_encode", note)
     async with serving(index) as (client, _):
-        await upload(client, "/v1/items/images", bmp(), id="slow")
         hang_up, sent = asyncio.Event(), list[int]()
         call = asyncio.create_task(ask(client._transport.app, hang_up, sent))  # pyright: ignore
         assert await asyncio.to_thread(decoding.wait, _LONG_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import httpx
@@ -15,7 +15,6 @@ from fastapi.responses import PlainTextResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.errors import OverloadedError
 from aladin_service.http.error_responses import install_error_handlers
@@ -28,7 +27,9 @@ from aladin_service.observe.logs import (
     log_to_stderr,
 )
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered, SearchJob, TextQuery
+from aladin_service.search.job import Answered
+from tests.service.http.conftest import http_scope
+from tests.service.searching import search_job
 
 SECRETS = ["Bearer-s3cret", "k3y-s3cret", "a private query", "pa55word"]
 ANSWERED = Answered(
@@ -52,6 +53,22 @@ class App(NamedTuple):
     app: FastAPI
     metrics: Metrics
 
+    def send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Send one request."""
+
+        async def run() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app, client=("192.0.2.7", 5000))
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                answer = await client.request(method, path, **request)
+            assert CURRENT_REQUEST.get() is None  # nothing of it is left to what comes next
+            return answer
+
+        return asyncio.run(run())
+
+    def count(self, **labels: str) -> float | None:
+        """Return how many requests were counted under some labels."""
+        return self.metrics.registry.get_sample_value("aladin_http_requests_total", labels)
+
 
 @pytest.fixture
 def small() -> App:
@@ -64,12 +81,9 @@ def small() -> App:
     @router.post("/search")
     async def search(request: Request) -> PlainTextResponse:
         request.state.key = NamedKey("alice")
-        text = (await request.json())["text"]
-        job = SearchJob(
-            query=TextQuery(text), target="images", options=SearchOptions(), received_s=0.0
-        )
         record = CURRENT_REQUEST.get()
         assert record is not None
+        job = search_job((await request.json())["text"])
         record.searches.append(SearchRecord("text", job, ANSWERED))
         logging.getLogger("service.test").info("searching")
         return PlainTextResponse("twelve bytes")
@@ -78,18 +92,14 @@ def small() -> App:
     async def item(item_id: str) -> dict[str, str]:
         return {"id": item_id}
 
-    @router.get("/full")
-    async def full() -> None:
-        raise OverloadedError(1.0)
+    def failing(name: str, error: Exception) -> None:
+        @router.get(f"/{name}")
+        async def fail() -> None:
+            raise error
 
-    @router.get("/bug")
-    async def bug() -> None:
-        raise RuntimeError("internals")
-
-    @router.get("/gone")
-    async def gone() -> None:
-        raise ClientDisconnect
-
+    failing("full", OverloadedError(1.0))
+    failing("bug", RuntimeError("internals"))
+    failing("gone", ClientDisconnect())
     app.include_router(router)
 
     @app.get("/readyz")
@@ -99,8 +109,11 @@ def small() -> App:
     return App(app, metrics)
 
 
+Lines = Callable[[], list[dict[str, Any]]]
+
+
 @pytest.fixture
-def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Lines]:
     """Reads the JSON lines that were logged since the last call."""
     root = logging.getLogger()
     level = root.level
@@ -111,26 +124,8 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
     root.setLevel(level)
 
 
-def send(small: App, method: str, path: str, **request: Any) -> httpx.Response:
-    """Send one request."""
-
-    async def run() -> httpx.Response:
-        transport = httpx.ASGITransport(small.app, client=("192.0.2.7", 5000))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            answer = await client.request(method, path, **request)
-        assert CURRENT_REQUEST.get() is None  # nothing of it is left to what comes next
-        return answer
-
-    return asyncio.run(run())
-
-
-def count(small: App, **labels: str) -> float | None:
-    """Return how many requests were counted under some labels."""
-    return small.metrics.registry.get_sample_value("aladin_http_requests_total", labels)
-
-
-def test_a_search_is_one_line_that_tells_how_it_was_answered(small: App, lines: Any) -> None:
-    answer = send(small, "POST", "/v1/search", json={"text": "a dog"})
+def test_a_search_is_one_line_that_tells_how_it_was_answered(small: App, lines: Lines) -> None:
+    answer = small.send("POST", "/v1/search", json={"text": "a dog"})
     inner, access = lines()
     assert inner["message"] == "searching"
     assert inner["request_id"] == access["request_id"] == answer.headers["X-Request-ID"]
@@ -140,135 +135,99 @@ def test_a_search_is_one_line_that_tells_how_it_was_answered(small: App, lines: 
     for name in ("time", "pid", "request_id"):
         del access[name]
     assert access == {
-        "level": "INFO",
-        "logger": "service.access",
-        "method": "POST",
-        "route": "/v1/search",
-        "path": "/v1/search",
-        "status": 200,
-        "bytes": 12,
-        "request_bytes": 16,
-        "client": "192.0.2.7",
-        "key": "alice",
-        "generation": 7,
-        "lane": "text",
-        "batch": 4,
-        "degraded": ["rerank_timeout"],
+        **{"level": "INFO", "logger": "service.access"},
+        **{"method": "POST", "route": "/v1/search", "path": "/v1/search", "status": 200},
+        **{"bytes": 12, "request_bytes": 16, "client": "192.0.2.7", "key": "alice"},
+        **{"generation": 7, "lane": "text", "batch": 4, "degraded": ["rerank_timeout"]},
     }
 
 
-def test_no_line_holds_a_key_or_what_was_searched_for(small: App, lines: Any) -> None:
+def test_no_line_holds_a_key_or_what_was_searched_for(small: App, lines: Lines) -> None:
     headers = {"Authorization": "Bearer Bearer-s3cret", "X-API-Key": "k3y-s3cret"}
     body = {"text": "a private query"}
-    send(small, "POST", "/v1/search?token=pa55word", json=body, headers=headers)
-    send(small, "GET", "/v1/bug?token=pa55word", headers=headers)
-    send(small, "GET", "/v1/nothing?token=pa55word", headers=headers)
+    small.send("POST", "/v1/search?token=pa55word", json=body, headers=headers)
+    small.send("GET", "/v1/bug?token=pa55word", headers=headers)
+    small.send("GET", "/v1/nothing?token=pa55word", headers=headers)
     written = json.dumps(lines())
     assert written.count("request_id") == 5
-    for secret in SECRETS:
-        assert secret not in written
+    assert [secret in written for secret in SECRETS] == [False] * 4
 
 
-def test_an_id_that_was_given_is_kept_if_it_is_safe(small: App, lines: Any) -> None:
+def test_an_id_that_was_given_is_kept_if_it_is_safe(small: App, lines: Lines) -> None:
     ids = ["trace-7.a_B", "x" * 65, "<b>", "two words"]
-    given = [send(small, "GET", "/readyz", headers={"X-Request-ID": each}) for each in ids]
-    answered = [each.headers.get_list("X-Request-ID") for each in given]
-    assert answered[0] == [ids[0]]
-    made = [each for (each,) in answered[1:]]
-    assert len({*made}) == 3
-    assert not {*made} & {*ids}
+    given = [small.send("GET", "/readyz", headers={"X-Request-ID": each}) for each in ids]
+    first, *made = [each.headers.get_list("X-Request-ID") for each in given]
+    assert first == [ids[0]]
+    assert len({each for (each,) in made} - {*ids}) == 3
     assert lines() == []  # probes that are answered are nothing to read of
 
 
 def test_requests_are_counted_by_the_template_of_their_route(small: App) -> None:
     for item_id in ("a", "b/c", "d%20e"):
-        send(small, "GET", f"/v1/items/{item_id}")
-    send(small, "GET", "/nothing/here")
-    send(small, "GET", "/nothing/there")
-    send(small, "POST", "/v1/items/a")
-    assert count(small, method="GET", route="/v1/items/{item_id}", status="200") == 3
-    assert count(small, method="GET", route="other", status="404") == 2
-    assert count(small, method="POST", route="/v1/items/{item_id}", status="405") == 1
+        small.send("GET", f"/v1/items/{item_id}")
+    small.send("GET", "/nothing/here")
+    small.send("GET", "/nothing/there")
+    small.send("POST", "/v1/items/a")
+    assert small.count(method="GET", route="/v1/items/{item_id}", status="200") == 3
+    assert small.count(method="GET", route="other", status="404") == 2
+    assert small.count(method="POST", route="/v1/items/{item_id}", status="405") == 1
 
 
-def test_a_refused_request_is_counted_by_its_reason(small: App, lines: Any) -> None:
-    answer = send(small, "GET", "/v1/full")
-    assert answer.status_code == 429
-    assert lines()[-1]["error"] == "overloaded"
-    rejected = small.metrics.registry.get_sample_value(
-        "aladin_rejected_requests_total", {"reason": "overloaded"}
-    )
-    assert rejected == 1
-    assert count(small, method="GET", route="/v1/full", status="429") == 1
+def test_failures_are_told_and_counted_by_their_reason(small: App, lines: Lines) -> None:
+    full = small.send("GET", "/v1/full")
+    assert (full.status_code, lines()[-1]["error"]) == (429, "overloaded")
+    rejected = {"reason": "overloaded"}
+    registry = small.metrics.registry
+    assert registry.get_sample_value("aladin_rejected_requests_total", rejected) == 1
+    assert small.count(method="GET", route="/v1/full", status="429") == 1
+    bug = small.send("GET", "/v1/bug")
+    failed, access = lines()
+    ids = {bug.json()["error"]["request_id"], failed["request_id"], access["request_id"]}
+    assert (len(ids), failed["level"]) == (1, "ERROR")
+    assert failed["exception"].endswith("RuntimeError: internals")
+    assert (access["status"], access["error"]) == (500, "internal_error")
+    assert small.count(method="GET", route="/v1/bug", status="500") == 1
 
 
-def test_an_error_of_a_middleware_that_was_foreseen_is_no_failure(lines: Any) -> None:
+def test_an_error_of_a_middleware_that_was_foreseen_is_no_failure(lines: Lines) -> None:
     async def full(scope: Scope, receive: Receive, send: Send) -> None:
         del scope, receive, send
         raise OverloadedError(1.0)
 
-    app = RequestContext(full, Metrics())
-    answer = send(App(app, Metrics()), "GET", "/v1/index")  # pyright: ignore[reportArgumentType]
-    assert answer.status_code == 429
-    assert answer.headers["Retry-After"] == "1"
+    app = App(RequestContext(full, Metrics()), Metrics())  # pyright: ignore[reportArgumentType]
+    answer = app.send("GET", "/v1/index")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
     (access,) = lines()
     assert (access["route"], access["status"], access["error"]) == ("other", 429, "overloaded")
 
 
-def test_a_bug_is_a_line_with_its_traceback_and_a_line_with_500(small: App, lines: Any) -> None:
-    answer = send(small, "GET", "/v1/bug")
-    failed, access = lines()
-    assert answer.json()["error"]["request_id"] == failed["request_id"] == access["request_id"]
-    assert failed["level"] == "ERROR"
-    assert failed["exception"].endswith("RuntimeError: internals")
-    assert (access["status"], access["error"]) == (500, "internal_error")
-    assert count(small, method="GET", route="/v1/bug", status="500") == 1
-
-
-def test_a_client_that_hung_up_is_counted_as_such(small: App, lines: Any) -> None:
+def raw(app: FastAPI, message: Message, path: str, **more: Any) -> list[Message]:
+    """Hand a request on as a server does, with what is received; return what is sent."""
     sent: list[Message] = []
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": "/v1/gone",
-        "raw_path": b"/v1/gone",
-        "query_string": b"",
-        "headers": [],
-    }
 
     async def receive() -> Message:
-        return {"type": "http.disconnect"}
+        return message
 
-    async def keep(message: Message) -> None:
-        sent.append(message)
+    async def keep(part: Message) -> None:
+        sent.append(part)
 
-    asyncio.run(small.app(scope, receive, keep))
-    assert sent == []
+    asyncio.run(app(http_scope(path, headers=[], **more), receive, keep))
+    return sent
+
+
+def test_a_client_that_hung_up_is_counted_as_such(small: App, lines: Lines) -> None:
+    assert raw(small.app, {"type": "http.disconnect"}, "/v1/gone", client=None) == []
     (access,) = lines()
     assert (access["status"], access["client"]) == (499, None)
-    assert count(small, method="GET", route="/v1/gone", status="499") == 1
+    assert small.count(method="GET", route="/v1/gone", status="499") == 1
 
 
 @pytest.mark.parametrize(
-    "raw", [b"/v1/items/a%0ab", b"/v1/items/\xff\x1b[31m\n", b"/" + b"x" * 9999]
+    "path", [b"/v1/items/a%0ab", b"/v1/items/\xff\x1b[31m\n", b"/" + b"x" * 9999]
 )
-def test_no_path_breaks_a_line(small: App, lines: Any, raw: bytes) -> None:
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": "/v1/items/whatever",
-        "raw_path": raw,
-        "query_string": b"",
-        "headers": [],
-    }
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def drop(message: Message) -> None:
-        del message
-
-    asyncio.run(small.app(scope, receive, drop))
+def test_no_path_breaks_a_line(small: App, lines: Lines, path: bytes) -> None:
+    message = {"type": "http.request", "body": b"", "more_body": False}
+    raw(small.app, message, "/v1/items/whatever", raw_path=path)
     (access,) = lines()
     assert access["path"].isprintable()
     assert access["path"].isascii()

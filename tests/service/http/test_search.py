@@ -1,11 +1,12 @@
-"""Searching over HTTP: the answer's form, its numbers, and both directions."""
+"""Searching over HTTP: its forms and their numbers; doors in common are in `tests/contract`."""
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import json
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+import math
+import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,21 @@ import httpx
 import pytest
 from PIL import Image
 
+from aladin_index.generations.info import describe
+from aladin_index.generations.published import store_calibration
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.scores import matching_scores
+from aladin_service.http.routes import search as searches
+from tests.conftest import made_up_calibration
+from tests.service.http.conftest import Service, b64, told
 from tests.tensors import encode_photos, encode_texts
 
 pytestmark = pytest.mark.anyio
 
-Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
-Encoded = Callable[..., bytes]
-
 TEXT = "a red dog rides a motorcycle"
-
-# Scores of float16 tokens against float32 ones.
-TOLERANCE = 1e-2
+BOX = [0.25, 0.0, 0.8, 0.6]
+DOG, CAR = {"text": "a red dog"}, {"text": "a car"}
+FILES = ("image",)
 
 
 async def ask(client: httpx.AsyncClient, target: str, **body: Any) -> dict[str, Any]:
@@ -35,59 +38,54 @@ async def ask(client: httpx.AsyncClient, target: str, **body: Any) -> dict[str, 
     return response.json()
 
 
-async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> None:
-    async with service() as client:
-        answer = await ask(client, "images", text=TEXT, k=2, explain=True)
-        page = await ask(client, "images", text=TEXT, k=2, offset=2, fusion=1)
-        first_stage = await ask(client, "images", text=TEXT, rerank=False)
-    assert ([hit["rank"] for hit in page["hits"]], page["fusion"]) == ([3, 4], 1.0)
-    assert (first_stage["reranked"], first_stage["fusion"]) == (False, None)
-    for hit in first_stage["hits"]:
-        assert hit["rank"] == hit["stages"]["match"]["rank"]
-    assert list(answer) == [
-        "hits",
-        "reranked",
-        "fusion",
-        "candidates",
-        "generation",
-        "degraded",
-        "no_match",
-        "probabilities_reliable",
-        "unreliable_because",
-        "unknown_fields",
-        "terms",
-        "suggestion",
-        "took_ms",
+def as_form(body: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a form: files as they are, numbers and words as texts, the rest as JSON."""
+    return {
+        name: value
+        if name in FILES
+        else (None, value if isinstance(value, str) else json.dumps(value))
+        for name, value in body.items()
+    }
+
+
+async def test_a_form_and_a_batch_get_the_answer_of_json(
+    client: httpx.AsyncClient, calibrated: httpx.AsyncClient, photo: bytes, image_ids: list[str]
+) -> None:
+    terms = {"all": [DOG | {"weight": 2}, {"id": "plain", "box": BOX}], "not": [CAR]}
+    options = {
+        "k": 3,
+        "offset": 1,
+        "candidates": 4,
+        "rerank": False,
+        "filter": {"number": {"lt": 5}},
+    }
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("texts", {"image": photo, "k": 3}),
+        ("texts", {"image": photo, "explain": True, "fusion": 1.0, "timeout_ms": 60_000.0}),
+        ("images", {"image": photo, "candidates": "exhaustive", "sort": "-number"}),
+        ("images", {"image": photo, "box": BOX, "explain": True}),
+        ("images", DOG | options),
+        ("images", DOG | {"lexical": 0.5}),
+        ("images", {"id": image_ids[2], "box": BOX, "k": 10}),
+        ("images", terms | {"like": image_ids[:2], "k": 4}),
+        ("texts", {"image": photo, "min_probability": 0.05, "k": 12}),
     ]
-    assert set(answer["took_ms"]) == {"decode", "encode", "retrieve", "rerank", "total"}
-    assert [hit["rank"] for hit in answer["hits"]] == [1, 2]
-    for hit in answer["hits"]:
-        assert list(hit) == [
-            "id",
-            "rank",
-            "score",
-            "per_word",
-            "probability",
-            "stages",
-            "uri",
-            "text",
-            "metadata",
-            "size_px",
-            "evidence",
-            "found",
-            "region_evidence",
-            "terms",
-        ]
-        assert list(hit["stages"]) == ["match", "align", "lexical"]
-        assert hit["stages"]["lexical"] is None
-        assert list(hit["stages"]["match"]) == list(hit["stages"]["align"]) == ["rank", "score"]
-        for evidence in hit["evidence"]:
-            assert list(evidence) == ["token", "start", "end", "region", "box", "score", "share"]
-            assert len(evidence["box"]) == 4
+    for target, body in bodies:
+        asked = calibrated if "min_probability" in body else client
+        in_json = body | {name: b64(body[name]) for name in FILES if name in body}
+        expected = await ask(asked, target, **in_json)
+        took_ms = expected.pop("took_ms")
+        assert expected["hits"]
+        form = await asked.post(f"/v1/search/{target}", files=as_form(body))
+        queries = {"queries": [in_json | {"target": target}]}
+        batch = await asked.post("/v1/search/batch", json=queries)
+        for found in (form.json(), batch.json()["answers"][0]):
+            assert found.pop("took_ms").keys() == took_ms.keys()
+            assert found == expected, body
 
 
 async def test_the_same_pair_scores_the_same_both_ways_and_as_in_the_model(
-    service: Service,
+    client: httpx.AsyncClient,
     tiny_checkpoint: Path,
     data_file: Path,
     image_ids: list[str],
@@ -95,194 +93,235 @@ async def test_the_same_pair_scores_the_same_both_ways_and_as_in_the_model(
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
     files = [data_file.parent / f"photo-{number}.png" for number in range(len(image_ids))]
-    photos: list[Image.Image] = []
-    for file in files:
-        with Image.open(file) as picture:
-            photos.append(picture.convert("RGB"))
+    photos = [Image.open(file).convert("RGB") for file in files]
     texts = [caption for pair in captions for caption in pair]
     text_ids = [f"{image_id}#{number}" for image_id in image_ids for number in range(2)]
     images_encoded, texts_encoded = encode_photos(model, photos), encode_texts(model, texts)
     align = model.scores("alignment", images_encoded, texts_encoded)
     match = matching_scores(images_encoded, texts_encoded)
-
-    async with service() as client:
-        for column, text in enumerate(texts):
-            answer = await ask(client, "images", text=text)
-            assert len(answer["hits"]) == len(image_ids)
-            for hit in answer["hits"]:
-                row = image_ids.index(hit["id"])
-                stages = hit["stages"]
-                assert stages["align"]["score"] == pytest.approx(
-                    float(align[row, column]), abs=TOLERANCE
-                )
-                assert stages["match"]["score"] == pytest.approx(
-                    float(match[row, column]), abs=1e-4
-                )
-        for row, file in enumerate(files):
-            response = await client.post(
-                "/v1/search/texts", files={"image": file.read_bytes()}, data={"k": "50"}
-            )
-            hits = response.json()["hits"]
-            assert len(hits) == len(texts)
-            for hit in hits:
-                column = text_ids.index(hit["id"])
-                stages = hit["stages"]
-                assert stages["align"]["score"] == pytest.approx(
-                    float(align[row, column]), abs=TOLERANCE
-                )
+    pairs: list[tuple[dict[str, Any], int, int]] = []
+    for column, text in enumerate(texts):
+        hits = (await ask(client, "images", text=text))["hits"]
+        pairs += [(hit, image_ids.index(hit["id"]), column) for hit in hits]
+    for row, file in enumerate(files):
+        hits = (await ask(client, "texts", image=b64(file.read_bytes()), k=50))["hits"]
+        pairs += [(hit, row, text_ids.index(hit["id"])) for hit in hits]
+    assert len(pairs) == 2 * len(texts) * len(files)
+    for hit, row, column in pairs:
+        stages = hit["stages"]
+        # Tokens of the index are kept as float16.
+        expected = pytest.approx(float(align[row, column]), abs=1e-2)
+        assert stages["align"]["score"] == expected
+        assert stages["match"]["score"] == pytest.approx(float(match[row, column]), abs=1e-4)
 
 
-@pytest.mark.parametrize("target", ["images", "texts"])
-async def test_evidence_adds_up_to_the_alignment_score(
-    service: Service, query_photo: Image.Image, encoded: Encoded, target: str
+async def test_hits_carry_what_the_user_said_of_them_and_answers_what_they_lack(
+    client: httpx.AsyncClient, image_ids: list[str], captions: list[tuple[str, str]]
 ) -> None:
-    async with service() as client:
-        if target == "images":
-            answer = await ask(client, target, text=TEXT, explain=True)
-        else:
-            image = base64.b64encode(encoded(query_photo)).decode()
-            answer = await ask(client, target, image=image, explain=True)
-    for hit in answer["hits"]:
-        align = hit["stages"]["align"]["score"]
-        assert sum(word["score"] for word in hit["evidence"]) == pytest.approx(align, abs=1e-4)
-        assert hit["per_word"] == pytest.approx(align / len(hit["evidence"]))
-        text = TEXT if target == "images" else hit["text"]
-        for word in hit["evidence"]:
-            assert word["token"] == text[word["start"] : word["end"]]
-            x0, y0, x1, y1 = word["box"]
-            assert 0 <= x0 < x1 <= 1
-            assert 0 <= y0 < y1 <= 1
-
-
-async def test_json_base64_and_multipart_of_one_photo_agree(
-    service: Service, query_photo: Image.Image, encoded: Encoded
-) -> None:
-    data = encoded(query_photo)
-    async with service() as client:
-        by_json = await ask(client, "texts", image=base64.b64encode(data).decode(), k=3)
-        form = await client.post(
-            "/v1/search/texts", files={"image": ("p.png", data)}, data={"k": "3"}
-        )
-    assert form.json()["hits"] == by_json["hits"]
-    assert by_json["took_ms"]["decode"] > 0
-
-
-async def test_an_item_is_not_among_its_own_hits_in_a_batch_either(service: Service) -> None:
-    queries = [{"target": "images", "id": "plain", "k": 3}, {"target": "texts", "id": "plain"}]
-    async with service() as client:
-        batch = await client.post("/v1/search/batch", json={"queries": queries})
-        alone = await ask(client, "images", id="plain", k=3)
-    images, texts = batch.json()["answers"]
-    assert images["hits"] == alone["hits"]
-    assert "plain" not in [hit["id"] for hit in images["hits"]]
-    assert "plain#0" in [hit["id"] for hit in texts["hits"]]
-
-
-async def test_the_field_that_no_item_has_is_named(
-    service: Service, calibrated_index: Path
-) -> None:
-    async with service(calibrated_index) as client:
-        unknown = await ask(client, "images", text=TEXT, filter={"scene.background": "beach"})
-        known = await ask(client, "images", text=TEXT, filter={"number": 99})
-    for answer, fields in ((unknown, ["scene.background"]), (known, [])):
-        assert (answer["hits"], answer["unknown_fields"]) == ([], fields)
-        assert (answer["no_match"], answer["unreliable_because"]) == (None, None)
-
-
-async def test_an_item_is_a_query_like_its_own_photo_or_text(
-    service: Service, data_file: Path, image_ids: list[str], captions: list[tuple[str, str]]
-) -> None:
-    async with service() as client:
-        by_id = await ask(client, "images", id=f"{image_ids[1]}#0", explain=True)
-        by_text = await ask(client, "images", text=captions[1][0], explain=True)
-        photo_id = await ask(client, "texts", id=image_ids[2], explain=True, k=12)
-        data = base64.b64encode((data_file.parent / "photo-2.png").read_bytes()).decode()
-        by_photo = await ask(client, "texts", image=data, explain=True, k=12)
-    # The index keeps 16 bits of each number: two that are nearly alike may change places.
-    for ours, theirs in ((by_id, by_text), (photo_id, by_photo)):
-        others = {hit["id"]: hit for hit in theirs["hits"]}
-        assert {hit["id"] for hit in ours["hits"]} == set(others)
-        for hit in ours["hits"]:
-            other = others[hit["id"]]
-            assert hit["stages"]["align"]["score"] == pytest.approx(
-                other["stages"]["align"]["score"], abs=TOLERANCE
-            )
-            assert [word["box"] for word in hit["evidence"]] == [
-                word["box"] for word in other["evidence"]
-            ]
-
-
-async def test_a_filter_leaves_only_what_fits(service: Service) -> None:
-    async with service() as client:
-        small = await ask(client, "images", text=TEXT, filter={"number": {"lt": 3}, "tags": "even"})
-        none = await ask(client, "images", text=TEXT, filter={"colour": "red"})
-        form = await client.post(
-            "/v1/search/images",
-            data={"text": TEXT, "filter": json.dumps({"number": 4})},
-            files={"image": b""},
-        )
-        bad = await client.post(
-            "/v1/search/images", json={"text": TEXT, "filter": {"number": {"about": 3}}}
-        )
-    assert {hit["metadata"]["number"] for hit in small["hits"]} == {0, 2}
-    assert none["hits"] == []
-    assert form.status_code == 422  # a text and an image
-    assert bad.status_code == 422
-    assert "about" in bad.json()["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "says"),
-    [
-        ({"number": {"in": 3}}, "filter field 'number': in takes a list"),
-        ({"or": [{"number": None}]}, "filter field 'number': expected text"),
-        ({"and": [{"number": list(range(501))}, {"rank": list(range(501))}]}, "field 'rank'"),
-    ],
-    ids=["no list", "null", "many values"],
-)
-async def test_filters_that_cannot_be_answered(
-    service: Service, spec: dict[str, Any], says: str
-) -> None:
-    async with service() as client:
-        answer = await client.post("/v1/search/images", json={"text": TEXT, "filter": spec})
-    assert answer.status_code == 422
-    assert says in answer.json()["error"]["message"]
-
-
-@pytest.mark.parametrize("levels", [17, 100, 10_000])
-async def test_a_filter_has_only_so_many_levels(service: Service, levels: int) -> None:
-    spec = '{"or": [' * (levels - 1) + '{"number": 1}' + "]}" * (levels - 1)
-    body = f'{{"text": "{TEXT}", "filter": {spec}}}'
-    async with service() as client:
-        answer = await client.post(
-            "/v1/search/images", content=body, headers={"content-type": "application/json"}
-        )
-    assert answer.status_code == 422
-    if levels < 100:  # beyond, the JSON itself is refused
-        assert "filter 'or': expected at most 16 levels" in answer.json()["error"]["message"]
-
-
-async def test_hits_carry_what_the_user_said_of_them(
-    service: Service, image_ids: list[str], captions: list[tuple[str, str]]
-) -> None:
-    async with service() as client:
-        images = (await ask(client, "images", text=TEXT))["hits"]
-        texts = (await ask(client, "texts", text=TEXT, k=50))["hits"]
-    for hit in images:
+    for hit in (await ask(client, "images", text=TEXT))["hits"]:
         number = image_ids.index(hit["id"])
-        assert hit["uri"] == f"photo-{number}.png"
-        assert hit["text"] == captions[number][0]
-        assert hit["metadata"]["number"] == number
-        assert hit["evidence"] is None
+        assert (hit["uri"], hit["text"]) == (f"photo-{number}.png", captions[number][0])
+        assert (hit["metadata"]["number"], hit["evidence"]) == (number, None)
+    texts = (await ask(client, "texts", text=TEXT, k=50))["hits"]
     assert {hit["text"] for hit in texts} == {text for pair in captions for text in pair}
-    assert all(hit["uri"] is None for hit in texts)
-
-
-async def test_without_the_time_for_it_the_second_stage_is_left_out(service: Service) -> None:
-    async with service() as client:
-        late = await ask(client, "images", text=TEXT, timeout_ms=0.001)
-        in_time = await ask(client, "images", text=TEXT, timeout_ms=60_000)
-        plain = await ask(client, "images", text=TEXT, rerank=False)
+    assert {hit["uri"] for hit in texts} == {None}
+    for spec, unknown in (({"scene.background": "sea"}, ["scene.background"]), ({"number": 9}, [])):
+        nothing = await ask(client, "images", text=TEXT, filter=spec)
+        assert (nothing["hits"], nothing["unknown_fields"]) == ([], unknown)
+    late = await ask(client, "images", text=TEXT, timeout_ms=0.001)
+    plain = await ask(client, "images", text=TEXT, rerank=False)
     assert (late["degraded"], late["reranked"]) == (["rerank_timeout"], False)
     assert [hit["id"] for hit in late["hits"]] == [hit["id"] for hit in plain["hits"]]
-    assert (in_time["degraded"], in_time["reranked"]) == ([], True)
+
+
+async def test_terms_are_told_with_their_roles_weights_boxes_and_scores(
+    client: httpx.AsyncClient, data_file: Path, image_ids: list[str]
+) -> None:
+    photo = b64((data_file.parent / "photo-2.png").read_bytes())
+    body: dict[str, Any] = {
+        "all": [DOG | {"weight": 2}, {"image": photo}, {"id": image_ids[2], "box": BOX}],
+        "not": [CAR, {"id": image_ids[4]}],
+        "like": image_ids[:2],
+    }
+    answer = await ask(client, "images", **body, explain=True)
+    names = ("role", "weight", "text", "id", "box")
+    assert [tuple(term[name] for name in names) for term in answer["terms"]] == [
+        ("all", 2, "a red dog", None, None),
+        ("all", 1, None, None, None),
+        ("all", 1, None, image_ids[2], BOX),
+        ("not", -1, "a car", None, None),
+        ("not", -1, None, image_ids[4], None),
+        ("like", 0.375, None, image_ids[0], None),
+        ("like", 0.375, None, image_ids[1], None),
+    ]
+    assert {hit["id"] for hit in answer["hits"]} <= set(image_ids) - {*image_ids[:3], image_ids[4]}
+    assert answer["hits"]
+    for hit in answer["hits"]:
+        assert hit["score"] == pytest.approx(sum(term["score"] for term in hit["terms"]), abs=1e-4)
+        for term, told_of in zip(answer["terms"], hit["terms"], strict=True):
+            evidence = told_of["evidence" if term["text"] else "region_evidence"]
+            assert (evidence is None) == (told_of["align"] is None)
+            assert (told_of["found"] is None) == (term["box"] is None)
+            if evidence:
+                total = sum(each["score"] for each in evidence)
+                assert total == pytest.approx(told_of["align"], abs=1e-4)
+
+
+async def test_the_split_of_a_negation_is_offered_and_not_made(client: httpx.AsyncClient) -> None:
+    whole = await ask(client, "images", text="a red dog, no car")
+    suggested = {term["role"]: [{"text": term["text"]}] for term in whole["suggestion"]}
+    assert (suggested, whole["terms"]) == ({"all": [DOG], "not": [{"text": "car"}]}, None)
+    terms = await ask(client, "images", **suggested)
+    assert [term["text"] for term in terms["terms"]] == ["a red dog", "car"]
+    assert (terms["suggestion"], (await ask(client, "images", **DOG))["suggestion"]) == (None, None)
+
+
+async def test_random_bodies_are_answered_or_refused(
+    client: httpx.AsyncClient, image_ids: list[str]
+) -> None:
+    generator = random.Random(0)
+    edges: list[Any] = [0, 0.1, 0.5, 0.999999, 1, 1e-12, 1e300, -0.0, -1, True, "0", None, [0]]
+    odd: list[Any] = [None, [], {}, "a", 3, True, [None], [""], image_ids[:2], 0.5, -1, 1e300]
+
+    def box() -> list[Any]:
+        x0, y0, x1, y1 = (generator.choice(edges[:5]) for _ in range(4))
+        return [min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)]
+
+    good: dict[str, list[Any]] = {
+        "all": [[DOG], [DOG, CAR | {"weight": 0.5}], [{"id": image_ids[2], "weight": 1e9}]],
+        "not": [[CAR]],
+        "like": [image_ids[:1]],
+        "id": [*image_ids, "plain#0", "nobody"],
+        "text": ["a dog"],
+    }
+    statuses: list[int] = []
+    for turn in range(300):
+        names = generator.sample(list(good), 1 + turn % 3)
+        body = {
+            name: generator.choice(good[name] if generator.random() < 0.7 else odd)
+            for name in names
+        }
+        if "id" in body and turn % 2:
+            one = {
+                "id": body.pop("id"),
+                "box": box() if turn % 4 == 1 else generator.sample(edges, 4),
+            }
+            body = generator.choice([one, {"all": [one]}, {"all": [one, DOG]}])
+        target = generator.choice(["images", "texts"])
+        answer = await client.post(f"/v1/search/{target}", json=body | {"explain": True})
+        assert answer.status_code in (200, 404, 422), (body, answer.text)
+        statuses.append(answer.status_code)
+        asked = {"query_id": "plain", "id": "bike 2?", "box": str(body.get("box", "0,0,1"))[1:-1]}
+        pair = await client.get("/v1/explain", params=asked)
+        assert pair.status_code in (200, 422), (asked, pair.text)
+    assert min(statuses.count(200), statuses.count(422)) > 30
+
+
+def probability_by_hand(hit: dict[str, Any], others: list[dict[str, Any]]) -> float:
+    """Work out what `calibrated_index` says of a photo."""
+    align = hit["stages"]["align"]["score"]
+    gap = align - max(each["stages"]["align"]["score"] for each in others)
+    words = align / hit["per_word"]
+    match = hit["stages"]["match"]["score"]
+    return 1 / (1 + math.exp(-(3 * match + align / 4 + gap / 2 - 0.5 * math.log(words))))
+
+
+async def test_hits_carry_the_probabilities_of_the_calibration(
+    calibrated: httpx.AsyncClient,
+) -> None:
+    answer = await ask(calibrated, "images", text=TEXT)
+    hits = answer["hits"]
+    assert len(hits) == 6
+    for hit in hits:
+        others = [each for each in hits if each is not hit]
+        assert hit["probability"] == pytest.approx(probability_by_hand(hit, others), abs=1e-6)
+    assert (answer["no_match"], answer["probabilities_reliable"]) == (False, True)
+    least = sorted(hit["probability"] for hit in hits)[3]
+    likely = await ask(calibrated, "images", text=TEXT, min_probability=least)
+    assert likely["hits"] == [hit for hit in hits if hit["probability"] >= least]
+    nothing = await ask(calibrated, "images", text=TEXT, min_probability=1)
+    assert (nothing["hits"], nothing["no_match"]) == ([], True)
+
+
+async def test_without_probabilities_nothing_is_said_and_none_can_be_asked_for(
+    client: httpx.AsyncClient, calibrated: httpx.AsyncClient
+) -> None:
+    """The index is not calibrated, or the query is a photo and so are the hits."""
+    for asked, query, words in (
+        (client, {"text": TEXT}, "the index is not calibrated"),
+        (calibrated, {"id": "plain"}, "only images for a text and texts for an image"),
+    ):
+        answer = await ask(asked, "images", **query)
+        assert {hit["probability"] for hit in answer["hits"]} == {None}
+        assert (answer["no_match"], answer["probabilities_reliable"]) == (None, None)
+        refused = await asked.post("/v1/search/images", json=query | {"min_probability": 0.5})
+        assert (refused.status_code, words in told(refused)[2]) == (422, True)
+    assert (await client.get("/v1/index")).json()["calibration"] is None
+
+
+async def test_the_index_tells_what_its_probabilities_are_worth(
+    calibrated: httpx.AsyncClient,
+) -> None:
+    described = (await calibrated.get("/v1/index")).json()["calibration"]
+    assert described["fitted_on"] == {
+        **{"data": "captions.jsonl", "split": "val", "searched": "split"},
+        **{"photos": 40, "texts": 40, "short_texts": 7},
+    }
+    assert (described["measured_on"], described["other_photos"]) == ("out of fold", False)
+    for direction in ("text_to_image", "image_to_text"):
+        figures = {"ece": 0.02, "auroc": 0.9, "false_alarms": 0.05, "detected": 0.4}
+        assert described[direction] == {"aligned": True, "figures": figures}
+
+
+async def test_a_calibration_is_taken_over_and_one_of_other_photos_judges_no_answer(
+    service: Service, index: Path
+) -> None:
+    made = made_up_calibration(describe(index).model.id)
+    async with service(index) as client:
+        before = await ask(client, "images", text=TEXT)
+        store_calibration(index, made)
+        after = await ask(client, "images", text=TEXT, min_probability=0.0)
+        store_calibration(index, replace(made, other_photos=True))
+        other = await ask(client, "images", text=TEXT, min_probability=1)
+        metrics = (await client.get("/metrics")).text
+        assert (await client.get("/v1/index")).json()["calibration"]["other_photos"] is True
+    ids = [hit["id"] for hit in before["hits"]]
+    assert [hit["id"] for hit in after["hits"]] == [hit["id"] for hit in other["hits"]] == ids
+    facts = ("generation", "no_match", "probabilities_reliable", "unreliable_because", "degraded")
+    assert [[answer[name] for name in facts] for answer in (before, after, other)] == [
+        [1, None, None, None, []],
+        [2, False, True, None, []],
+        [3, None, False, "other_photos", ["min_probability"]],
+    ]
+    assert all(0 < hit["probability"] < 1 for hit in after["hits"])
+    assert {hit["probability"] for hit in other["hits"]} == {None}
+    # Only answers that were judged are counted as such.
+    for counted in (
+        'aladin_judged_answers_total{result="no_match"} 0.0',
+        'aladin_judged_answers_total{result="match"} 1.0',
+        'aladin_degraded_answers_total{reason="min_probability"} 1.0',
+    ):
+        assert counted in metrics
+
+
+async def test_more_queries_than_may_wait_are_refused_and_told_when_to_come_back(
+    service: Service,
+) -> None:
+    async with service(query_threads=1, max_waiting=1) as client:
+        asked = [client.post("/v1/search/images", json=DOG) for _ in range(30)]
+        answers = await asyncio.gather(*asked)
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert {answer.status_code for answer in answers} == {200, 429}
+        assert (told(refused)[1], int(refused.headers["Retry-After"]) >= 1) == ("overloaded", True)
+        await ask(client, "images", **DOG)
+
+
+async def test_an_answer_of_one_search_has_a_largest_size(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "MAX_ANSWER_BYTES", 2000)
+    small = await client.post("/v1/search/images", json=DOG | {"k": 1})
+    large = await client.post("/v1/search/images", json=DOG | {"k": 6})
+    assert small.status_code == 200
+    assert len(small.content) < 2000 < 6 * len(small.content)
+    assert told(large)[:2] == (413, "answer_too_large")

@@ -6,9 +6,10 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -25,6 +26,7 @@ from aladin_service.observe.logs import (
 )
 
 LOG = logging.getLogger("service.test")
+Lines = Callable[[], list[dict[str, Any]]]
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +49,20 @@ def in_request() -> Iterator[RequestRecord]:
     CURRENT_REQUEST.reset(before)
 
 
-def test_a_text_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
+    """Logs JSON from now on, and reads the lines since the last call."""
+    log_to_stderr(LogSetup(format="json"))
+    return lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_a_text_line_ends_with_the_id_of_its_request(
+    capsys: pytest.CaptureFixture[str], in_request: RequestRecord
+) -> None:
+    assert in_request
     log_to_stderr(LogSetup())
     LOG.info("%d items", 3)
-    assert re.fullmatch(r"\d\d:\d\d:\d\d INFO 3 items\n", capsys.readouterr().err)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d INFO 3 items \[id-1\]\n", capsys.readouterr().err)
 
 
 def test_brief_messages_are_those_that_matter_to_a_person(
@@ -63,62 +75,44 @@ def test_brief_messages_are_those_that_matter_to_a_person(
     assert capsys.readouterr().err == "converting a model\nwarning: tried again\n"
     log_to_stderr(LogSetup(brief=True, debug=True))
     LOG.info("listening")
-    assert "INFO listening" in capsys.readouterr().err
+    assert re.fullmatch(r"\d\d:\d\d:\d\d INFO listening\n", capsys.readouterr().err)
 
 
-@pytest.mark.usefixtures("in_request")
-def test_a_text_line_within_a_request_ends_with_its_id(capsys: pytest.CaptureFixture[str]) -> None:
-    log_to_stderr(LogSetup())
-    LOG.info("something")
-    assert capsys.readouterr().err.endswith("INFO something [id-1]\n")
-
-
-def test_a_json_line_says_when_who_and_what(capsys: pytest.CaptureFixture[str]) -> None:
-    log_to_stderr(LogSetup(format="json"))
+def test_a_json_line_says_when_who_and_what(lines: Lines) -> None:
     before = datetime.now(UTC)
     LOG.warning("a %s\nwith two lines", "tëxt")
-    (text,) = capsys.readouterr().err.splitlines()
-    line = json.loads(text)
-    assert set(line) == {"time", "level", "logger", "pid", "message"}
-    assert line["message"] == "a tëxt\nwith two lines"
-    assert (line["level"], line["logger"]) == ("WARNING", "service.test")
-    assert abs((datetime.fromisoformat(line["time"]) - before).total_seconds()) < 60
-
-
-def test_a_json_line_within_a_request_holds_its_ids(
-    in_request: RequestRecord, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log_to_stderr(LogSetup(format="json"))
-    LOG.info("first")
-    in_request.trace_id = "0af7651916cd43dd8448eb211c80319c"
-    LOG.info("second")
-    first, second = map(json.loads, capsys.readouterr().err.splitlines())
-    assert first["request_id"] == second["request_id"] == "id-1"
-    assert "trace_id" not in first
-    assert second["trace_id"] == in_request.trace_id
-
-
-def test_a_traceback_is_one_field_of_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    log_to_stderr(LogSetup(format="json"))
     try:
         raise ValueError("broken")
     except ValueError:
         LOG.exception("it failed")
-    (line,) = map(json.loads, capsys.readouterr().err.splitlines())
-    assert line["message"] == "it failed"
-    assert line["exception"].startswith("Traceback (most recent call last)")
-    assert line["exception"].endswith("ValueError: broken")
+    line, failed = lines()
+    assert set(line) == {"time", "level", "logger", "pid", "message"}
+    found = line["message"], line["level"], line["logger"]
+    assert found == ("a tëxt\nwith two lines", "WARNING", "service.test")
+    assert abs((datetime.fromisoformat(line["time"]) - before).total_seconds()) < 60
+    assert failed["message"] == "it failed"  # its traceback is one field
+    assert failed["exception"].startswith("Traceback (most recent call last)")
+    assert failed["exception"].endswith("ValueError: broken")
 
 
-def test_pythons_warnings_are_json_lines_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_json_line_within_a_request_holds_its_ids(
+    in_request: RequestRecord, lines: Lines
+) -> None:
+    LOG.info("first")
+    in_request.trace_id = "0af7651916cd43dd8448eb211c80319c"
+    LOG.info("second")
+    ids = [(line["request_id"], line.get("trace_id")) for line in lines()]
+    assert ids == [("id-1", None), ("id-1", in_request.trace_id)]
+
+
+def test_pythons_warnings_are_json_lines_too(lines: Lines) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        log_to_stderr(LogSetup(format="json"))
+        logging.captureWarnings(True)
         warnings.warn("careful", UserWarning, stacklevel=1)
-        (line,) = map(json.loads, capsys.readouterr().err.splitlines())
+        (line,) = lines()
         logging.captureWarnings(False)
-    assert line["logger"] == "py.warnings"
-    assert "careful" in line["message"]
+    assert (line["logger"], "careful" in line["message"]) == ("py.warnings", True)
 
 
 @pytest.mark.parametrize("format", ["text", "json"])
@@ -136,27 +130,23 @@ def test_the_last_setup_counts_and_can_be_handed_on(
     assert ["detail" in line for line in lines] == ([True, False] if debug else [False])
 
 
-def test_a_service_that_cannot_start_says_so_in_one_json_line(tmp_path: Path) -> None:
-    # 192.0.2.1 is nobody's address (RFC 5737).
-    command = ["serve", str(tmp_path), "--host", "192.0.2.1", "--log-format", "json"]
-    result = CliRunner().invoke(app, command)
-    lines = [json.loads(line) for line in result.stderr.splitlines()]
-    assert result.exit_code == 2
-    assert lines[-1]["level"] == "ERROR"
-    assert lines[-1]["logger"] == "aladin_service.cli"
-    assert lines[-1]["message"]
-
-
+# 192.0.2.1 is nobody's address (RFC 5737); "file" is none where a folder is needed.
 @pytest.mark.parametrize(
-    "command", [["prepare", "index", "--demo", "file"], ["demo", "--out", "file"]]
+    "command",
+    [
+        ["serve", ".", "--host", "192.0.2.1", "--log-format", "json"],
+        ["prepare", "index", "--demo", "file"],
+        ["demo", "--out", "file"],
+    ],
 )
-def test_what_prepares_a_service_writes_as_the_service_does(
+def test_a_service_that_cannot_start_or_be_prepared_says_so_in_one_json_line(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ALADIN_LOG_FORMAT", "json")
-    Path("file").touch()  # where a folder is needed
+    Path("file").touch()
     result = CliRunner().invoke(app, command)
-    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    last = [json.loads(line) for line in result.stderr.splitlines()][-1]
     assert result.exit_code == 2
-    assert (lines[-1]["level"], lines[-1]["logger"]) == ("ERROR", "aladin_service.cli")
+    assert (last["level"], last["logger"]) == ("ERROR", "aladin_service.cli")
+    assert last["message"]

@@ -1,17 +1,23 @@
-"""Who gets in, by settings, keys and the address."""
+"""Who gets in, by settings, keys and the address, and the keys that a service knows."""
 
 from __future__ import annotations
 
+import hmac
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aladin_network.errors import ConfigError
-from aladin_service.http.access.policy import make_policy
+from aladin_service.http.access.policy import KeyRing, make_policy
+from aladin_service.http.access.rate_limits import TokenBucket
+from aladin_service.http.errors import KeysMissingError, RateLimitedError
+from aladin_service.keys_file import add_key, remove_key
 from aladin_service.settings import ServiceSettings
+from tests.service.http.conftest import Clock
 
-ALL = {"read", "write", "metrics"}
+ALL, READING = {"read", "write", "metrics"}, {"read", "metrics"}
 
 
 def anonymous(host: str, **settings: Any) -> set[str]:
@@ -21,15 +27,15 @@ def anonymous(host: str, **settings: Any) -> set[str]:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_without_keys_everybody_on_this_machine_may_do_everything(host: str) -> None:
-    assert anonymous(host) == ALL
-    assert anonymous(host, allow_anonymous=True) == ALL
+    assert anonymous(host) == anonymous(host, allow_anonymous=True) == ALL
+    assert make_policy(ServiceSettings()).anonymous == ALL
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.7", "example.org"])
 def test_without_keys_nobody_else_gets_in_unless_somebody_said_so(host: str) -> None:
-    with pytest.raises(ConfigError, match="without keys the service listens on"):
+    with pytest.raises(ConfigError, match="create a key with aladin key add"):
         anonymous(host)
-    assert anonymous(host, allow_anonymous=True) == {"read", "metrics"}
+    assert anonymous(host, allow_anonymous=True) == READING
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -39,54 +45,39 @@ def test_with_keys_they_are_needed_everywhere(
     assert keys
     assert anonymous(host, keys_file=keys_file) == set()
     assert anonymous(host, keys_file=keys_file, allow_anonymous=True) == {"read"}
+    keys_file.write_text('{"schema_version": 1, "keys": []}')  # it lost its last key
+    assert anonymous(host, keys_file=keys_file) == set()
 
 
 @pytest.mark.parametrize(
-    ("host", "settings", "said"),
+    ("host", "settings", "says"),
     [
-        (
-            "127.0.0.1",
-            {},
-            "the service asks for no key: anybody on this machine may search, add and delete "
-            "items, and read the metrics",
-        ),
-        (
-            "127.0.0.1",
-            {"read_only": True},
-            "the service asks for no key: anybody on this machine may search and read the metrics",
-        ),
+        ("127.0.0.1", {}, "anybody on this machine may search, add and delete items, and read"),
+        ("127.0.0.1", {"read_only": True}, "on this machine may search and read the metrics"),
+        ("0.0.0.0", {"allow_anonymous": True}, "who can reach it may search and read the metrics"),
+        ("0.0.0.0", {"keys_file": True}, "nobody else may do anything"),
         (
             "0.0.0.0",
-            {"allow_anonymous": True},
-            "the service asks for no key: anybody who can reach it may search and read the metrics",
+            {"keys_file": True, "allow_anonymous": True},
+            "anybody else may search without a key",
         ),
     ],
 )
-def test_the_log_says_who_may_do_what_without_keys(
-    host: str, settings: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level("INFO", "aladin_service.http.access.policy"):
-        anonymous(host, **settings)
-    assert [record.getMessage() for record in caplog.records] == [said]
-
-
-def test_the_log_says_who_may_do_what_with_keys(
-    keys_file: Path, keys: dict[str, str], caplog: pytest.LogCaptureFixture
+def test_the_log_says_who_may_do_what(
+    host: str,
+    settings: dict[str, Any],
+    says: str,
+    keys_file: Path,
+    keys: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert keys
+    given = settings | ({"keys_file": keys_file} if "keys_file" in settings else {})
     with caplog.at_level("INFO", "aladin_service.http.access.policy"):
-        anonymous("0.0.0.0", keys_file=keys_file)
-        anonymous("0.0.0.0", keys_file=keys_file, allow_anonymous=True)
-    start = f"whoever has a key of {keys_file} may do what it allows;"
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{start} nobody else may do anything",
-        f"{start} anybody else may search without a key",
-    ]
-
-
-def test_a_file_that_lost_its_last_key_opens_nothing(keys_file: Path) -> None:
-    keys_file.write_text('{"schema_version": 1, "keys": []}')
-    assert anonymous("0.0.0.0", keys_file=keys_file) == set()
+        anonymous(host, **given)
+    (line,) = caplog.messages
+    assert line.endswith(says) or says in line
+    assert (str(keys_file) in line) == ("keys_file" in settings)
 
 
 def test_what_cannot_be_read_opens_nothing(tmp_path: Path) -> None:
@@ -96,51 +87,28 @@ def test_what_cannot_be_read_opens_nothing(tmp_path: Path) -> None:
         anonymous("127.0.0.1", cors_origins=("*",))
 
 
-def test_by_default_it_is_the_policy_of_this_machine() -> None:
-    assert make_policy(ServiceSettings()).anonymous == ALL
-
-
-def test_who_listens_to_all_without_keys_is_told_what_to_do() -> None:
-    with pytest.raises(ConfigError) as failure:
-        anonymous("0.0.0.0")
-    assert str(failure.value) == (
-        "without keys the service listens on 127.0.0.1 only, not on 0.0.0.0: create a key with "
-        "aladin key add and pass --keys, or allow reading without a key by --allow-anonymous"
-    )
-
-
 def test_what_the_settings_say_is_in_the_policy() -> None:
-    settings = ServiceSettings(
-        allowed_hosts=("Search.Example",), cors_origins=("https://friend.example",)
-    )
-    policy = make_policy(settings, "LocalHost")
+    hosts, origins = ("Search.Example",), ("https://friend.example",)
+    policy = make_policy(ServiceSettings(allowed_hosts=hosts, cors_origins=origins), "LocalHost")
     assert policy.hosts == {"search.example", "localhost"}
     assert policy.origins == {"https://friend.example"}
-    assert (policy.keys, policy.clients) == (None, None)
-    assert not policy.is_locked()
+    assert (policy.keys, policy.clients, policy.is_locked()) == (None, None, False)
 
 
-def test_a_client_without_a_key_has_the_rate_of_the_settings(clock: Any) -> None:
+def test_clients_without_a_key_and_wrong_keys_have_rates_of_their_own(clock: Clock) -> None:
     settings = ServiceSettings(anonymous_requests_per_s=2, anonymous_burst=7)
-    clients = make_policy(settings, clock=clock).clients
-    assert clients is not None
-    bucket = clients.of("10.0.0.1")
-    assert (bucket.per_s, bucket.burst) == (2, 7)
-    bucket.take(7)
-    clock.now_s += 0.5
-    bucket.take(1)
-
-
-def test_wrong_keys_have_a_rate_of_their_own(clock: Any) -> None:
-    bucket = make_policy(ServiceSettings(), clock=clock).wrong_keys.of("10.0.0.1")
-    assert (bucket.per_s, bucket.burst) == (1.0, 20)
-    bucket.take(20)
-    clock.now_s += 1
-    bucket.take(1)
+    policy = make_policy(settings, clock=clock)
+    assert policy.clients is not None
+    for buckets, rate in ((policy.clients, (2, 7)), (policy.wrong_keys, (1.0, 20))):
+        bucket = buckets.of("10.0.0.1")
+        assert (bucket.per_s, bucket.burst) == rate
+        bucket.take(bucket.burst)
+        clock.now_s += 1 / bucket.per_s
+        bucket.take(1)
 
 
 def test_a_service_is_locked_while_only_keys_would_open_it_and_their_file_is_gone(
-    keys_file: Path, keys: dict[str, str], clock: Any
+    keys_file: Path, keys: dict[str, str], clock: Clock
 ) -> None:
     assert keys
     closed = make_policy(ServiceSettings(keys_file=keys_file), clock=clock)
@@ -148,5 +116,155 @@ def test_a_service_is_locked_while_only_keys_would_open_it_and_their_file_is_gon
     assert not closed.is_locked()
     keys_file.unlink()
     clock.now_s += 5
-    assert closed.is_locked()
-    assert not half_open.is_locked()
+    assert (closed.is_locked(), half_open.is_locked()) == (True, False)
+
+
+def test_every_key_is_found_by_its_secret_alone_and_every_digest_compared(
+    keys_file: Path, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = KeyRing(keys_file)
+    compared: list[bytes] = []
+    compare = hmac.compare_digest
+
+    def note(known: bytes, presented: bytes) -> bool:
+        compared.append(known)
+        return compare(known, presented)
+
+    monkeypatch.setattr(hmac, "compare_digest", note)
+    for name, secret in keys.items():
+        found = ring.find(secret)
+        assert found is not None
+        assert (found.name, ring.bucket(found)) == (name, None)  # it has no rate
+        for wrong in (secret[:-1], secret + "x", secret.upper(), found.sha256, "", "ü"):
+            compared.clear()
+            assert ring.find(wrong) is None
+            assert len(set(compared)) == len(compared) == len(keys)
+
+
+def test_a_changed_file_is_read_a_second_later_and_its_names_are_logged(
+    keys_file: Path, keys: dict[str, str], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = KeyRing(keys_file, clock)
+    remove_key(keys_file, "write")
+    new = add_key(keys_file, "new", ["read"])
+    clock.now_s += 0.9
+    assert ring.find(keys["write"]) is not None
+    clock.now_s += 0.2
+    with caplog.at_level("INFO", "aladin_service.http.access.policy"):
+        assert ring.find(keys["write"]) is None
+    assert ring.find(new) is not None
+    assert ring.find(keys["read"]) is not None
+    (line,) = caplog.messages
+    assert line.endswith("keys: read, metrics, new")
+
+
+def test_a_broken_file_changes_nothing_and_is_reported_once(
+    keys_file: Path, keys: dict[str, str], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = KeyRing(keys_file, clock)
+    whole = keys_file.read_text()
+    keys_file.write_text("{")
+    for _ in range(3):
+        clock.now_s += 2
+        assert ring.find(keys["read"]) is not None
+    (record,) = caplog.records
+    assert (record.levelname, "keeping the previous keys" in record.message) == ("ERROR", True)
+    keys_file.write_text(whole)
+    remove_key(keys_file, "read")
+    clock.now_s += 2
+    assert ring.find(keys["read"]) is None
+
+
+def test_without_its_file_no_key_is_accepted(
+    keys_file: Path, keys: dict[str, str], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = KeyRing(keys_file, clock)
+    whole = keys_file.read_text()
+    assert not ring.is_missing()
+    keys_file.unlink()
+    # Programs that replace a file by deleting the old one first leave none for a moment. It is
+    # looked for once a second.
+    for passed_s in (1.2, 1.2, 1.2, 1.2, 0.2):
+        clock.now_s += passed_s
+        assert ring.find(keys["read"]) is not None
+        assert passed_s == 0.2 or not ring.is_missing()
+    assert not caplog.records
+    clock.now_s += 0.8
+    for _ in range(3):
+        for secret in (*keys.values(), "wrong"):
+            with pytest.raises(KeysMissingError):
+                ring.find(secret)
+        assert ring.is_missing()
+        clock.now_s += 100
+    keys_file.write_text("{")  # half a file is none
+    for _ in range(2):
+        with pytest.raises(KeysMissingError):
+            ring.find(keys["read"])
+    missing, broken = caplog.records
+    assert (missing.levelname, "is missing" in missing.message) == ("ERROR", True)
+    assert broken.message.endswith("; rejecting all keys")
+    keys_file.write_text(whole)
+    assert ring.find(keys["read"]) is not None  # at once
+    assert not ring.is_missing()
+    assert ring.find("wrong") is None
+
+
+def test_a_file_that_is_gone_for_a_moment_is_read_again_when_it_is_back(
+    keys_file: Path, keys: dict[str, str], clock: Clock
+) -> None:
+    ring = KeyRing(keys_file, clock)
+    away = keys_file.rename(keys_file.with_name("away"))
+    clock.now_s += 2
+    assert ring.find(keys["read"]) is not None
+    remove_key(away, "read")
+    away.rename(keys_file)
+    clock.now_s += 2
+    assert ring.find(keys["read"]) is None
+    assert ring.find(keys["write"]) is not None
+    # The next time that it is gone it may be so for as long.
+    keys_file.unlink()
+    clock.now_s += 4.9
+    assert ring.find(keys["write"]) is not None
+    # One that went while nobody asked is missed at once.
+    clock.now_s += 3600
+    with pytest.raises(KeysMissingError):
+        ring.find(keys["write"])
+
+
+@pytest.mark.parametrize("text", [None, "", "[]"])
+def test_a_service_does_not_start_on_a_broken_file(keys_file: Path, text: str | None) -> None:
+    if text is not None:
+        keys_file.write_text(text)
+    with pytest.raises(ConfigError):
+        KeyRing(keys_file)
+
+
+def test_a_reload_keeps_a_bucket_unless_the_rate_of_its_key_has_changed(
+    keys_file: Path, clock: Clock
+) -> None:
+    secret = add_key(keys_file, "slow", ["read"], requests_per_s=0.1, burst=1)
+    ring = KeyRing(keys_file, clock)
+
+    def bucket() -> TokenBucket:
+        key = ring.find(secret)
+        assert key is not None
+        found = ring.bucket(key)
+        assert found is not None
+        return found
+
+    before = bucket()
+    before.take(1)
+    add_key(keys_file, "other", ["read"])
+    clock.now_s += 2
+    with pytest.raises(RateLimitedError):
+        bucket().take(1)
+    for per_s, burst in ((0.2, 1), (0.2, 2)):
+        text = re.sub(
+            r'"requests_per_s": 0.[12]', f'"requests_per_s": {per_s}', keys_file.read_text()
+        )
+        keys_file.write_text(re.sub(r'"burst": [12]', f'"burst": {burst}', text) + "\n")
+        clock.now_s += 1
+        after = bucket()
+        assert after is not before
+        assert (after.per_s, after.burst) == (per_s, burst)
+        before = after

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from fastapi import Request
 from hypothesis import given
@@ -17,128 +15,77 @@ from aladin_service.http.access.rate_limits import (
     client_network,
 )
 from aladin_service.http.errors import RateLimitedError
+from tests.service.http.conftest import Clock
+
+# What is done to a bucket: seconds that pass, tokens that are taken, and the seconds to wait that
+# a refusal tells, or None where there is none.
+Steps = list[tuple[float, int, float | None]]
 
 
-def test_a_burst_then_the_rate(clock: Any) -> None:
-    bucket = TokenBucket(2.0, 3, clock)
-    for _ in range(3):
-        bucket.take(1)
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(1)
-    assert refused.value.retry_after_s == pytest.approx(0.5)
-    clock.now_s += 0.5
-    bucket.take(1)
-    with pytest.raises(RateLimitedError):
-        bucket.take(1)
+def wait_of(bucket: TokenBucket, count: int, paid: int = 0) -> float | None:
+    """Take tokens; return how long to wait, or None if they were given."""
+    try:
+        bucket.take(count, paid=paid)
+    except RateLimitedError as refused:
+        return refused.retry_after_s
+    return None
 
 
-def test_a_pause_fills_it_no_further_than_the_burst(clock: Any) -> None:
-    bucket = TokenBucket(2.0, 3, clock)
-    clock.now_s += 1000
-    bucket.take(3)
-    with pytest.raises(RateLimitedError):
-        bucket.take(1)
-
-
-def test_what_costs_more_than_a_bucket_holds_waits_for_a_full_one_and_leaves_a_debt(
-    clock: Any,
+@pytest.mark.parametrize(
+    ("per_s", "burst", "steps"),
+    [
+        (2.0, 3, [(0, 1, None)] * 3 + [(0, 1, 0.5), (0.5, 1, None), (0, 1, 0.5)]),
+        (2.0, 3, [(1000, 3, None), (0, 1, 0.5)]),
+        # The last token is given, and the one after it is not.
+        (1.0, 8, [(0, 5, None), (0, 3, None), (0, 1, 1.0), (4, 5, 1.0), (0, 4, None)]),
+        # Refilled to the burst and no further.
+        (2.0, 8, [(0, 8, None), (4.0, 8, None), (4.5, 8, None), (0, 1, 0.5)]),
+        # Refusals, and time that stands still, take nothing.
+        (1.0, 4, [(0, 2, None)] + [(0, 3, 1.0)] * 3 + [(0.25, 3, 0.75), (0.75, 3, None)]),
+        # What costs more than a bucket holds waits for a full one, and leaves a debt of 6, which is
+        # paid off before anything is given.
+        (1.0, 4, [(0, 10, None), (0, 1, 7), (0, 10, 10), (10, 10, None)]),
+        (1.0, 4, [(0, 10, None), (6, 1, 1.0), (1, 1, None)]),
+    ],
+)
+def test_a_burst_then_the_rate_and_each_refusal_tells_when_to_come_back(
+    per_s: float, burst: int, steps: Steps
 ) -> None:
-    bucket = TokenBucket(1.0, 4, clock)
-    bucket.take(10)  # 6 below nothing
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(1)
-    assert refused.value.retry_after_s == pytest.approx(7)
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(10)
-    assert refused.value.retry_after_s == pytest.approx(10)
-    clock.now_s += 10
-    bucket.take(10)
+    clock = Clock()
+    bucket = TokenBucket(per_s, burst, clock)
+    for passed_s, count, wait_s in steps:
+        clock.now_s += passed_s
+        assert wait_of(bucket, count) == (None if wait_s is None else pytest.approx(wait_s))
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 9, 100])
 @pytest.mark.parametrize("burst", [1, 2, 4])
-def test_a_request_that_has_paid_one_passes_with_a_full_bucket(
-    clock: Any, burst: int, count: int
-) -> None:
-    bucket = TokenBucket(1.0, burst, clock)
-    bucket.take(1)
-    bucket.take(count - 1, paid=1)
-    # All of it was paid.
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(burst)
-    assert refused.value.retry_after_s == pytest.approx(count)
+def test_a_request_that_has_paid_one_passes_with_a_full_bucket(burst: int, count: int) -> None:
+    bucket = TokenBucket(1.0, burst, Clock())
+    assert wait_of(bucket, 1) is None
+    assert wait_of(bucket, count - 1, paid=1) is None
+    assert wait_of(bucket, burst) == pytest.approx(count)  # all of it was paid
 
 
 @pytest.mark.parametrize("burst", [2, 4])
-def test_one_that_waits_as_long_as_told_passes_at_once(clock: Any, burst: int) -> None:
+def test_one_that_waits_as_long_as_told_passes_at_once(burst: int) -> None:
+    clock = Clock()
     bucket = TokenBucket(0.5, burst, clock)
     bucket.take(burst)
     clock.now_s += 2  # for the first of ten
     bucket.take(1)
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(9, paid=1)
+    whole_s = wait_of(bucket, 9, paid=1)
     # The whole bucket, of which nothing is there.
-    assert refused.value.retry_after_s == pytest.approx(2 * burst)
-    clock.now_s += refused.value.retry_after_s - 0.01
+    assert whole_s == pytest.approx(2 * burst)
+    assert whole_s is not None
+    clock.now_s += whole_s - 0.01
     bucket.take(1)
-    with pytest.raises(RateLimitedError) as again:
-        bucket.take(9, paid=1)
-    assert again.value.retry_after_s == pytest.approx(2.01)
-    clock.now_s += again.value.retry_after_s
+    rest_s = wait_of(bucket, 9, paid=1)
+    assert rest_s == pytest.approx(2.01)
+    assert rest_s is not None
+    clock.now_s += rest_s
     bucket.take(1)
     bucket.take(9, paid=1)
-
-
-def test_exactly_as_many_tokens_as_it_costs_are_enough(clock: Any) -> None:
-    bucket = TokenBucket(1.0, 8, clock)
-    bucket.take(5)
-    bucket.take(3)  # the last of them
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(1)
-    assert refused.value.retry_after_s == 1.0
-    clock.now_s += 4
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(5)
-    assert refused.value.retry_after_s == 1.0
-    bucket.take(4)
-
-
-def test_a_bucket_is_refilled_exactly_to_the_burst(clock: Any) -> None:
-    bucket = TokenBucket(2.0, 8, clock)
-    bucket.take(8)
-    clock.now_s += 4.0
-    bucket.take(8)
-    clock.now_s += 4.5  # time for nine
-    bucket.take(8)
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(1)
-    assert refused.value.retry_after_s == 0.5
-
-
-def test_a_refusal_and_time_that_stands_still_take_nothing(clock: Any) -> None:
-    bucket = TokenBucket(1.0, 4, clock)
-    bucket.take(2)
-    for _ in range(3):
-        with pytest.raises(RateLimitedError) as refused:
-            bucket.take(3)
-        assert refused.value.retry_after_s == 1.0
-    clock.now_s += 0.25  # refused: what came until then stays
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(3)
-    assert refused.value.retry_after_s == 0.75
-    clock.now_s += 0.75
-    bucket.take(3)
-
-
-def test_a_debt_is_paid_off_before_anything_is_given(clock: Any) -> None:
-    bucket = TokenBucket(1.0, 4, clock)
-    bucket.take(10)  # 6 below nothing
-    clock.now_s += 6
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(1)
-    assert refused.value.retry_after_s == 1.0
-    clock.now_s += 1
-    bucket.take(1)
 
 
 @given(
@@ -154,24 +101,15 @@ def test_never_more_than_the_burst_and_the_rate(
     taken = largest = 0
     for pause_s, count in asks:
         now_s += pause_s
-        try:
-            bucket.take(count)
-        except RateLimitedError as refused:
+        wait_s = wait_of(bucket, count)
+        if wait_s is not None:
             # Who waits as long as told is let in.
-            now_s += refused.retry_after_s + 1e-6
+            now_s += wait_s + 1e-6
             bucket.take(count)
         taken += count
         largest = max(largest, count)
         # A last one may leave a debt of what it costs beyond the burst.
         assert taken <= burst + per_s * now_s + max(0, largest - burst) + 1e-6
-
-
-def test_clients_do_not_share_a_bucket_but_a_network_does(clock: Any) -> None:
-    buckets = ClientBuckets(1.0, 1, clock)
-    assert buckets.of("10.0.0.1") is not buckets.of("10.0.0.2")
-    assert buckets.of("10.0.0.1") is buckets.of("10.0.0.1")
-    assert buckets.of("2001:db8::1") is buckets.of("2001:db8::ffff:1")
-    assert buckets.of("2001:db8::1") is not buckets.of("2001:db8:0:1::1")
 
 
 @pytest.mark.parametrize(
@@ -191,47 +129,30 @@ def test_whom_an_address_stands_for(address: str, network: str) -> None:
     assert client_network(address) == network
 
 
-def test_only_so_many_clients_are_remembered(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "_MAX_CLIENTS", 3)
-    buckets = ClientBuckets(1.0, 1, clock)
-    first, second = buckets.of("10.0.0.1"), buckets.of("10.0.0.2")
-    buckets.of("10.0.0.3")
-    assert buckets.of("10.0.0.1") is first  # the one that was not seen for longest is forgotten
-    buckets.of("10.0.0.4")
-    assert buckets.of("10.0.0.1") is first
-    assert buckets.of("10.0.0.2") is not second
-
-
-def test_as_many_clients_as_there_is_room_for_are_all_remembered(
-    clock: Any, monkeypatch: pytest.MonkeyPatch
+def test_clients_have_buckets_of_their_own_and_the_oldest_of_too_many_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rate_limits, "_MAX_CLIENTS", 3)
-    buckets = ClientBuckets(2.0, 5, clock)
-    known = [buckets.of(name) for name in ("10.0.0.1", "10.0.0.2", "10.0.0.3")]
-    assert [buckets.of(name) for name in ("10.0.0.1", "10.0.0.2", "10.0.0.3")] == known
+    buckets = ClientBuckets(2.0, 5, Clock())
+    names = ("10.0.0.1", "10.0.0.2", "2001:db8::1")
+    known = [buckets.of(name) for name in names]
+    assert len({id(bucket) for bucket in known}) == 3
     assert (known[0].per_s, known[0].burst) == (2.0, 5)
-    buckets.of("10.0.0.4")  # the oldest gives way, and no other
-    assert [buckets.of(name) for name in ("10.0.0.2", "10.0.0.3")] == known[1:]
-    with pytest.raises(RateLimitedError):
-        known[1].take(6)
-        known[1].take(1)
-
-
-def of_request(limit: TokenBucket | None, count: int) -> None:
-    """Charge a request that has paid one on its way in."""
-    if limit is not None:
-        limit.take(1)
-    charge(Request({"type": "http", "state": {"limit": limit}}), count)
+    assert [buckets.of(name) for name in names] == known
+    assert buckets.of("2001:db8::ffff:1") is known[2]  # of the same network
+    assert buckets.of("10.0.0.1") is known[0]  # the second is the one not seen for longest
+    buckets.of("2001:db8:0:1::1")
+    assert [
+        buckets.of(name) is bucket for name, bucket in zip(names[::2], known[::2], strict=True)
+    ] == [True] * 2
+    assert buckets.of("10.0.0.2") is not known[1]
+    assert (wait_of(known[0], 5), wait_of(known[0], 1)) == (None, 0.5)
 
 
 @pytest.mark.parametrize(("count", "left"), [(0, 9), (1, 9), (2, 8), (10, 0), (11, -1), (30, -20)])
-def test_a_request_costs_what_it_holds(clock: Any, count: int, left: int) -> None:
-    bucket = TokenBucket(1.0, 10, clock)
-    of_request(bucket, count)
-    with pytest.raises(RateLimitedError) as refused:
-        bucket.take(10)
-    assert refused.value.retry_after_s == pytest.approx(10 - left)
-
-
-def test_without_a_limit_nothing_costs_anything() -> None:
-    of_request(None, 1000)
+def test_a_request_costs_what_it_holds(count: int, left: int) -> None:
+    bucket = TokenBucket(1.0, 10, Clock())
+    bucket.take(1)  # on its way in
+    charge(Request({"type": "http", "state": {"limit": bucket}}), count)
+    assert wait_of(bucket, 10) == pytest.approx(10 - left)
+    charge(Request({"type": "http", "state": {"limit": None}}), 1000)  # costs nothing

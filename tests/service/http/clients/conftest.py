@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -19,7 +19,6 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
-from tests.service.http.clients.generated_client import generated_package
 
 Serve = Callable[..., AbstractContextManager[str]]
 
@@ -40,23 +39,15 @@ def offline() -> Iterator[None]:
 def key_and_url(
     calibrated_index: Path, serve_in_thread: Serve, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str]]:
-    """A key with the scope read, and the address of a service that requires it."""
-    keys_file = tmp_path_factory.mktemp("keys") / "keys.json"
-    key = add_key(keys_file, "reader", ["read"])
-    settings, metrics = ServiceSettings(keys_file=keys_file), Metrics()
-    workers = ThreadWorkers(
-        WorkerPlan(index=calibrated_index, settings=settings).make(), settings, metrics
-    )
+    """A key that reads and writes, and the address of a service that requires it."""
+    folder = tmp_path_factory.mktemp("served")
+    index = Path(shutil.copytree(calibrated_index, folder / "index"))
+    key = add_key(folder / "keys.json", "client", ["read", "write"])
+    settings, metrics = ServiceSettings(keys_file=folder / "keys.json"), Metrics()
+    workers = ThreadWorkers(WorkerPlan(index=index, settings=settings).make(), settings, metrics)
     app = create_app(workers, settings, metrics, policy=make_policy(settings))
     with serve_in_thread(app) as url:
         yield key, url
-
-
-@pytest.fixture(scope="package")
-def generated_aladin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The package that openapi-python-client generates from /openapi.json."""
-    with generated_package(tmp_path_factory.mktemp("generated")) as package:
-        yield package
 
 
 @pytest.fixture

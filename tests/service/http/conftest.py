@@ -1,14 +1,18 @@
-"""The whole application over workers that answer without an index, and keys for it."""
+"""Services that no test changes, one over workers without an index, and what is sent to them."""
 
 from __future__ import annotations
 
+import base64
+import shutil
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from PIL import Image
 
 from aladin_index.changes.writer import AddReport, DeleteReport
 from aladin_index.encode.item_changer import TimedAddReport
@@ -25,6 +29,68 @@ from aladin_service.work.health import WorkersHealth
 from aladin_service.work.jobs import AddItems, DeleteItem
 from aladin_service.work.worker import Job
 
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+Encoded = Callable[..., bytes]
+Open = Service
+
+JSON = {"content-type": "application/json"}
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def data_url(data: bytes) -> str:
+    return "data:image/png;base64," + b64(data)
+
+
+def told(answer: httpx.Response) -> tuple[int, str, str]:
+    """The status, the code and the message of an error in the form of its route."""
+    body = answer.json()
+    error = body.get("error", body)
+    assert (
+        error.get("request_id", answer.headers["x-request-id"]) == (answer.headers["x-request-id"])
+    )
+    return answer.status_code, error.get("code", ""), error["message"]
+
+
+@asynccontextmanager
+async def opened(
+    app: FastAPI, base_url: str = "http://localhost", **transport: Any
+) -> AsyncGenerator[httpx.AsyncClient]:
+    """Run an application, and yield a client of it."""
+    connection = httpx.ASGITransport(app, **transport)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=connection, base_url=base_url, timeout=30) as client,
+    ):
+        yield client
+
+
+def http_scope(path: str, method: str = "GET", **more: Any) -> dict[str, Any]:
+    """A request as a server hands it on."""
+    return {
+        **{"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http"},
+        **{"method": method, "path": path, "raw_path": path.encode(), "query_string": b""},
+        **{"headers": [(b"host", b"localhost"), (b"content-type", b"application/json")]},
+        **{"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "root_path": ""},
+        **more,
+    }
+
+
+@pytest.fixture(scope="package")
+async def client(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+    """Of a service that keeps its index."""
+    async with service() as client:
+        yield client
+
+
+@pytest.fixture(scope="package")
+async def calibrated(service: Service, calibrated_index: Path) -> AsyncGenerator[httpx.AsyncClient]:
+    """Of a service that keeps its index and knows probabilities."""
+    async with service(calibrated_index) as client:
+        yield client
+
 
 class FakeWorkers:
     """Answers every search with no hits, adds and deletes texts; nothing else is there.
@@ -38,24 +104,19 @@ class FakeWorkers:
         self.done: list[object] = []
         self.failure: Exception | None = None
 
-    async def start(self) -> None:
-        """Start nothing."""
+    async def start(self) -> None: ...
 
-    async def stop(self) -> None:
-        """Stop nothing."""
+    async def stop(self) -> None: ...
 
     def health(self) -> WorkersHealth:
-        """Say that all is well."""
         return WorkersHealth(wanted=1, alive=1, generation=1)
 
     async def search(self, job: SearchJob) -> Answered:
-        """Find nothing."""
         self._note(job)
         took_ms = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
         return Answered(body=b'{"hits":[]}', generation=1, degraded=(), took_ms=took_ms)
 
     def refusal(self, queue: QueueName) -> None:
-        """Refuse nothing."""
         del queue
 
     async def call(self, job: Job[Any]) -> Any:
@@ -83,7 +144,6 @@ class Clock:
         self.now_s = 1000.0
 
     def __call__(self) -> float:
-        """Return the time."""
         return self.now_s
 
 
@@ -109,28 +169,30 @@ def keys(keys_file: Path) -> dict[str, str]:
     return {scope: add_key(keys_file, scope, [scope]) for scope in scopes}
 
 
-Open = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
-
-
 @pytest.fixture
 def door(workers: FakeWorkers, clock: Clock) -> Open:
-    """Opens the application: ``async with door(host="0.0.0.0", keys_file=file) as client``."""
+    """Opens the application over `workers`: ``async with door(keys_file=file) as client``."""
 
     @asynccontextmanager
     async def run(
-        host: str = "127.0.0.1",
-        client: tuple[str, int] = ("127.0.0.1", 5000),
-        base_url: str = "http://127.0.0.1:8000",
-        **settings: object,
+        host: str = "127.0.0.1", client: tuple[str, int] = ("127.0.0.1", 5000), **settings: Any
     ) -> AsyncGenerator[httpx.AsyncClient]:
-        made = ServiceSettings(**cast(dict[str, Any], settings))
+        made = ServiceSettings(**settings)
         policy = make_policy(made, host, clock)
         app = create_app(workers, made, Metrics(), policy=policy)
-        transport = httpx.ASGITransport(app, client=client)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url=base_url) as http,
-        ):
+        async with opened(app, "http://127.0.0.1:8000", client=client) as http:
             yield http
 
     return run
+
+
+@pytest.fixture
+def index(index_folder: Path, tmp_path: Path) -> Path:
+    """An index that a test may change."""
+    return Path(shutil.copytree(index_folder, tmp_path / "index"))
+
+
+@pytest.fixture(scope="session")
+def photo(query_photo: Image.Image, encoded: Encoded) -> bytes:
+    """A picture file of 64 x 48 pixels that is not in the index."""
+    return encoded(query_photo)
