@@ -1,18 +1,26 @@
-"""One data set in every format is the same data set."""
+"""Every format of data sets: the same records, from the fields, columns and files of each."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aladin_network.errors import DataError
-from aladin_training.data import KNOWN_FORMATS, iter_records, read_records
-from aladin_training.data.records import strict_data
+from aladin_network.types import TextItem
+from aladin_training.data import Record, iter_records, read_records
+from aladin_training.data.records import Source, strict_data
+from aladin_training.data.texts import iter_texts
+from aladin_training.data.webdataset import read_tar
+from tests.training.data.conftest import Build
 
 CAPTIONS = {"a": ["one dog", "a dog"], "b": ["two, dogs"], "c": ['"three" dogs']}
 SPLITS = {"a": "train", "b": "train", "c": "val"}
@@ -78,7 +86,7 @@ def sources(
     ]
 
 
-def test_the_same_records_from_every_format(
+def test_every_format_gives_the_same_records_and_texts(
     sources: list[Path], picture: Callable[[int], bytes]
 ) -> None:
     for source in sources:
@@ -92,27 +100,28 @@ def test_the_same_records_from_every_format(
         if source.suffix != ".json":  # Karpathy's has no metadata
             assert [record.metadata for record in records] == [{"n": 1}] * 3, source
         assert [record.id for record in iter_records(source, "val")] == ids[2:], source
+        assert list(iter_texts(source)) == [
+            TextItem(
+                id=f"{record.id}#{number}",
+                text=caption,
+                metadata=record.metadata,
+                image_id=record.id,
+            )
+            for record in records
+            for number, caption in enumerate(record.captions)
+        ]
+        assert [text.image_id for text in iter_texts(source, "val")] == ids[2:], source
         with pytest.raises(DataError, match=r"no split 'test', known are \['train', 'val'\]"):
             read_records(source, "test")
 
 
-def test_several_files_of_one_pattern_are_one_source(sources: list[Path], tmp_path: Path) -> None:
+def test_files_of_one_pattern_are_one_data_set(sources: list[Path], tmp_path: Path) -> None:
     assert {path.suffix for path in sources} >= {".csv", ".tsv"}
     records = list(iter_records(tmp_path / "a.{csv,tsv}"))
     assert [record.id for record in records] == ["a.png", "b.png", "c.png"] * 2
-    with (
-        strict_data(True),
-        pytest.raises(DataError, match=r"a\.tsv:2: id 'a\.png' repeats, first used at .*a\.csv"),
-    ):
+    expected = r"a\.tsv:2: id 'a\.png' repeats, first used at .*a\.csv"
+    with strict_data(True), pytest.raises(DataError, match=expected):
         read_records(tmp_path / "a.{csv,tsv}")
-
-
-def test_an_unknown_format_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "photos.xlsx"
-    file.touch()
-    with pytest.raises(DataError) as failure:
-        iter_records(file)
-    assert str(failure.value) == f"{file}: expected {KNOWN_FORMATS}"
 
 
 @pytest.mark.parametrize("place", [1, 2, 3, 4])
@@ -127,3 +136,392 @@ def test_a_missing_photo_is_left_to_whoever_reads_on_and_skipped_in_a_data_set(
     ):
         read_records(sources[place])
     assert [record.id for record in read_records(sources[place])] == ["a.png", "c.png"]
+
+
+# A photo as it is read: its id, captions, split, and metadata.
+Read = tuple[str, tuple[str, ...], str | None, dict[str, Any]]
+
+
+def plain(photo: str, *captions: str, **metadata: Any) -> Read:
+    return photo, captions, None, metadata
+
+
+def karpathy(split: str = "test", **fields: Any) -> str:
+    photo = {"filename": "1.jpg", "split": split, "sentences": [{"raw": "x", "sentid": 0}]}
+    return json.dumps({"images": [photo | {"imgid": 0} | fields], "dataset": "flickr8k"})
+
+
+TAKEOUT = b'{"title": "1.png", "description": "Anna", "photoTakenTime": {}, "people": ["Anna"]}'
+DOWNLOADED = {
+    "caption": "a dog",
+    "url": "http://host/0.jpg",
+    "key": "0",
+    "status": "success",
+    "error_message": None,
+    "width": 256,
+    "exif": '{"GPS": "here"}',
+}
+
+FORMS: dict[str, tuple[str, Any, list[Read]]] = {
+    "all fields of a line": (
+        "d.jsonl",
+        json.dumps(
+            {
+                "image": "b/ü.png",
+                "captions": ["ein Hund", "犬が走る", "a dog 🐕"],
+                "split": "val",
+                "id": "photo-7",
+                "metadata": {"licence": "CC0", "stars": [1, 2]},
+            },
+            ensure_ascii=False,
+        ),
+        [
+            (
+                "photo-7",
+                ("ein Hund", "犬が走る", "a dog 🐕"),
+                "val",
+                {"licence": "CC0", "stars": [1, 2]},
+            )
+        ],
+    ),
+    "the id is the photo as written": (
+        "d.jsonl",
+        '{"image": "./b/../a.png"}',
+        [plain("./b/../a.png")],
+    ),
+    "blank lines, line ends of Windows and a byte order mark": (
+        "d.jsonl",
+        '\ufeff{"image": "a.png"}\r\n\r\n   \r\n{"image": "b.png"}\r\n\r\n',
+        [plain("a.png"), plain("b.png")],
+    ),
+    "a line separator inside a caption": (
+        "d.jsonl",
+        '{"image": "a.png", "captions": ["one\u2028two"]}',
+        [plain("a.png", "one\u2028two")],
+    ),
+    "restval joins train": ("d.json", karpathy("restval"), [("1.jpg", ("x",), "train", {})]),
+    "photos of COCO lie in subfolders and have numbers": (
+        "d.json",
+        karpathy(filepath="val2014", cocoid=391895),
+        [("val2014/1.jpg", ("x",), "test", {"cocoid": 391895})],
+    ),
+    "the columns of open_clip": (
+        "d.tsv",
+        "filepath\ttitle\nimgs/a b.jpg\ta dog, running\nimgs/ü.jpg\tein Hund\n",
+        [plain("imgs/a b.jpg", "a dog, running"), plain("imgs/ü.jpg", "ein Hund")],
+    ),
+    "all columns": (
+        "d.csv",
+        "split,id,image,caption,year,licence\nval,7,a.jpg,a dog,1999,CC0\n",
+        [("7", ("a dog",), "val", {"year": 1999, "licence": "CC0"})],
+    ),
+    "rows of one photo that follow one another are its captions": (
+        "d.csv",
+        "image,caption,n\na.jpg,one,1\na.jpg,two,2\nb.jpg,three,3\nb.jpg,,4\nc.jpg,,5\n",
+        [plain("a.jpg", "one", "two", n=1), plain("b.jpg", "three", n=3), plain("c.jpg", n=5)],
+    ),
+    "quotes around line ends": (
+        "d.csv",
+        '\ufeffimage,caption\r\n"a,1.jpg","he said ""sit"",\r\nand sat"\r\n\r\nb.jpg,x\r\n',
+        [plain("a,1.jpg", 'he said "sit",\r\nand sat'), plain("b.jpg", "x")],
+    ),
+    "empty cells are no metadata": ("d.csv", "image,year,split\na.jpg,,\n", [plain("a.jpg")]),
+    "numbers stay text where they are names": (
+        "d.csv",
+        "image,id,caption,split\n1,2,3,4\n",
+        [("2", ("3",), "4", {})],
+    ),
+    "of several columns the first known name counts": (
+        "d.csv",
+        "title,path,caption,image_path\nT,p.jpg,C,i.jpg\n",
+        [plain("i.jpg", "C", title="T", path="p.jpg")],
+    ),
+    "the metadata of clip-retrieval": (
+        "d.parquet",
+        {
+            "image_path": ["a.jpg", "/photos/b.jpg"],
+            "caption": ["a dog", None],
+            "url": ["http://host/a.jpg", None],
+            "similarity": [0.25, float("nan")],
+            "__index_level_0__": [7, 8],
+        },
+        [
+            plain("a.jpg", "a dog", url="http://host/a.jpg", similarity=0.25),
+            plain("/photos/b.jpg"),
+        ],
+    ),
+    "types of parquet": (
+        "d.parquet",
+        {
+            "path": ["a.jpg"],
+            "key": [12],
+            "captions": [["one", " ", "two "]],
+            "split": ["val"],
+            "count": [2**40],
+            "good": [True],
+            "price": [Decimal("1.25")],
+            "taken": [datetime(2020, 1, 2, 3, 4)],
+            "tags": [["a", "b"]],
+            "place": [{"country": "IS", "hash": b"\0"}],
+            "thumbnail": [b"\xff\xd8"],
+            "nothing": [None],
+        },
+        [
+            (
+                "12",
+                ("one", "two"),
+                "val",
+                {
+                    "count": 2**40,
+                    "good": True,
+                    "price": 1.25,
+                    "taken": "2020-01-02T03:04:00",
+                    "tags": ["a", "b"],
+                    "place": {"country": "IS", "hash": None},
+                },
+            )
+        ],
+    ),
+    "rows of failed downloads, and rows of one photo": (
+        "d.parquet",
+        {
+            "filepath": ["a.jpg", "a.jpg", "b.jpg", "c.jpg"],
+            "title": ["one", "two", "three", "four"],
+            "status": ["success", "success", "failed_to_download", None],
+            "error_message": [None, None, "404", None],
+        },
+        [plain("a.jpg", "one", "two"), plain("c.jpg", "four")],
+    ),
+    "a folder's photos by path, of two suffixes in any case": (
+        "d",
+        {"b.JPG": None, "a.png": None, "sub/c.webp": None, ".h/d.png": None, "e.md": b"x"},
+        [plain("a.png"), plain("b.JPG"), plain("sub/c.webp")],
+    ),
+    "captions beside a photo, one a line": (
+        "d",
+        {"1.png": None, "1.txt": "\ufeffa dog\r\n\r\n  ein Hündchen \r\n".encode()},
+        [plain("1.png", "a dog", "ein Hündchen")],
+    ),
+    "fields beside a photo, whose captions go before theirs": (
+        "d",
+        {
+            "1.png": None,
+            "1.json": b'{"caption": "a dog", "year": 1999, "exif": "x"}',
+            "2.png": None,
+            "2.json": b'{"caption": "not this", "split": "val"}',
+            "2.txt": b"but this",
+            "3.png": None,
+            "3.json": b'{"status": "failed_to_resize"}',
+        },
+        [plain("1.png", "a dog", year=1999), ("2.png", ("but this",), "val", {})],
+    ),
+    "files of other programs neither identify nor describe a photo": (
+        "d",
+        {
+            **dict.fromkeys(["1.png", "2.png", "3.png", "4.png", "5.png"]),
+            "1.json": b'{"id": 77, "num": 0, "title": "my post"}',
+            "2.json": b'{"key": "77", "text": "so long"}',
+            "3.json": b'{"status": "published"}',
+            "4.json": TAKEOUT,
+            "5.json": b'{"id": 77, "title": "my post", "caption": "a dog"}',
+        },
+        [
+            plain("1.png", id=77, num=0, title="my post"),
+            plain("2.png", key="77", text="so long"),
+            plain("3.png"),
+            plain("4.png"),
+            plain("5.png", "a dog", id=77, title="my post"),
+        ],
+    ),
+    "labels of a detector are no captions": (
+        "d",
+        {
+            "1.png": None,
+            "1.txt": b"0 0.481 0.634 0.690 0.713\n16 0.741 5.2e-05 0.314 0.933\n",
+            "2.png": None,
+            "2.txt": b"7 of 9 dogs\n0 1 2 3 4\n",
+        },
+        [plain("1.png"), plain("2.png", "7 of 9 dogs", "0 1 2 3 4")],
+    ),
+    "a download in a tar, its fields before or behind it": (
+        "d.tar",
+        {
+            "0.jpg": None,
+            "0.json": json.dumps(DOWNLOADED | {"similarity": 0.31}).encode(),
+            "0.txt": b"a dog",
+            "1.json": json.dumps(DOWNLOADED | {"key": "1"}).encode(),
+            "1.png": None,
+            "2.json": json.dumps(DOWNLOADED | {"status": "failed_to_download"}).encode(),
+            "3.jpg": None,
+            "3.json": json.dumps(DOWNLOADED | {"status": "failed_to_resize"}).encode(),
+        },
+        [
+            plain("0", "a dog", url="http://host/0.jpg", width=256, similarity=0.31),
+            plain("1", "a dog", url="http://host/0.jpg", width=256),
+        ],
+    ),
+    "captions alone in a tar, beside what is no photo": (
+        "d.tar",
+        {
+            "README.txt": b"read me",
+            "./sub/hündin 犬.webp": None,
+            "./sub/hündin 犬.txt": b"one dog\r\n\n two dogs \n",
+            "./sub/._hündin.webp": b"what a Mac adds",
+            "z.cls": b"1",
+        },
+        [plain("d.tar/sub/hündin 犬.webp", "one dog", "two dogs")],
+    ),
+    "names that would unpack elsewhere are only names": (
+        "d.tar",
+        {"/root/a.jpg": None, "../b.jpg": None},
+        [plain("d.tar/root/a.jpg"), plain("d.tar/../b.jpg")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "expected"), FORMS.values(), ids=FORMS)
+def test_fields_columns_and_files_of_a_format_are_read(
+    build: Build, name: str, content: Any, expected: list[Read], tmp_path: Path
+) -> None:
+    found = list(iter_records(build(name, content), require_captions=False))
+    assert [(each.id, each.captions, each.split, each.metadata) for each in found] == expected
+    if not name.endswith(".tar"):
+        folder = tmp_path / ("d" if name == "d" else "")
+        assert [each.photo.path for each in found] == [folder / each.uri for each in found]
+    else:
+        assert all(each.photo.read().startswith(b"\x89PNG") for each in found)
+
+
+def test_photos_are_found_from_the_file_and_in_a_folder_of_karpathys_own(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build("d.jsonl", json.dumps({"image": str(tmp_path / "a.png")}) + '\n{"image": "b/ü.png"}')
+    monkeypatch.chdir(tmp_path.parent)
+    found = iter_records(Path(tmp_path.name) / "d.jsonl", require_captions=False)
+    assert [each.photo.path for each in found] == [tmp_path / "a.png", tmp_path / "b" / "ü.png"]
+    file = build("d.json", karpathy())
+    for folder, images in (("elsewhere", tmp_path / "elsewhere"), ("images", None)):
+        build(folder, {"1.jpg": None})
+        (record,) = read_records(file, images=images)
+        assert record.photo.path == tmp_path / folder / "1.jpg"
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("12", 12),
+        ("-3", -3),
+        ("0", 0),
+        ("2.50", 2.5),
+        ("-1e-3", -0.001),
+        ("true", True),
+        ("FALSE", False),
+        *((text, text) for text in ("007", "+1", "1,5", "1e999", "9" * 20, "nan", "1٢", " 12")),
+    ],
+)
+def test_cells_are_numbers_or_truth_values_only_in_canonical_spelling(
+    build: Build, cell: str, value: object
+) -> None:
+    (record,) = iter_records(build("d.csv", f'image,cell\na,"{cell}"\n'), require_captions=False)
+    found = record.metadata["cell"]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_texts_alone_are_lines_or_rows(build: Build) -> None:
+    line = '\n{"id": "1", "text": "a dög"}\n{"id": "2", "text": "b", "metadata": {"k": 1}}'
+    first, second = TextItem(id="1", text="a dög"), TextItem(id="2", text="b", metadata={"k": 1})
+    assert list(iter_texts(build("t.jsonl", line))) == [first, second]
+    assert list(iter_texts(build("t.csv", "id,text,k\n1,a dög,\n2,b,1\n"))) == [first, second]
+
+
+def test_the_parquet_beside_a_tar_stands_in_for_json(build: Build, tmp_path: Path) -> None:
+    build("s/00000.tar", {f"00000000{n}.jpg": None for n in range(3)})
+    columns = {
+        "key": ["000000000", "000000001", "000000002"],
+        "caption": ["a dog", "a cat", None],
+        "status": ["success", "failed_to_resize", "success"],
+        "score": [0.5, None, float("nan")],
+    }
+    build("s/00000.parquet", columns)
+    (tmp_path / "s" / "00000_stats.json").write_text('{"count": 3}')
+    first, third = read_records(tmp_path / "s", require_captions=False)
+    assert (first.id, first.captions, first.metadata) == ("000000000", ("a dog",), {"score": 0.5})
+    assert (third.id, third.captions, third.metadata) == ("000000002", (), {})
+
+
+def test_tars_in_subfolders_have_their_splits(build: Build, tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        build(f"s/{split}/00000.tar", {"0.jpg": None, "0.txt": split.encode()})
+    build("s/more/0.tar", {"0.jpg": None, "0.json": b'{"caption": "x", "split": "val"}'})
+    assert [(each.uri, each.split, each.captions) for each in read_records(tmp_path / "s")] == [
+        ("more/0.tar/0.jpg", "val", ("x",)),
+        ("train/00000.tar/0.jpg", "train", ("train",)),
+        ("val/00000.tar/0.jpg", "val", ("val",)),
+    ]
+    found = iter_records(tmp_path / "*" / "{more,val}" / "0*.tar", require_captions=False)
+    assert [each.uri for each in found] == ["s/more/0.tar/0.jpg", "s/val/00000.tar/0.jpg"]
+
+
+def test_rows_are_read_when_they_are_asked_for(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "".join(f"{n}.jpg,caption {n}\n" for n in range(5_000))
+    table = build("d.csv", f'image,caption\n{lines}x.jpg,"broken\n')
+    assert [record.id for record in islice(iter_records(table), 2)] == ["0.jpg", "1.jpg"]
+    with pytest.raises(DataError, match=r"d\.csv:5002: not a line of a table"):
+        list(iter_records(table))
+    rows = 3_000
+    columns = {"image": [f"{n}.jpg" for n in range(rows)], "caption": ["x"] * rows}
+    batches = _count_batches(monkeypatch)
+    records = iter_records(build("d.parquet", columns))
+    assert next(records).id == "0.jpg"
+    assert len(batches) == 1
+    assert sum(1 for _ in records) == rows - 1
+    assert max(batches) <= 1024
+    assert sum(batches) == rows
+
+
+def _count_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    import pyarrow.parquet
+
+    batches: list[int] = []
+
+    class Counted(pyarrow.parquet.ParquetFile):
+        def iter_batches(self, *arguments: Any) -> Iterator[Any]:
+            for batch in super().iter_batches(*arguments):
+                batches.append(batch.num_rows)
+                yield batch
+
+    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", Counted)
+    return batches
+
+
+def test_tars_are_opened_one_after_another_and_photos_are_not_read(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = bytes(2**20)
+    for number in range(2):
+        photos = {f"{number}-{n}.jpg": large for n in range(3)}
+        build(f"s/{number}.tar", photos | {f"{number}-2.txt": b"a dog"})
+    opened: list[str] = []
+    read: list[int] = []
+
+    def noted(source: Source) -> Iterator[object]:
+        opened.append(source.path.name)
+        return read_tar(source)
+
+    def counted(file: int, length: int, offset: int) -> bytes:
+        read.append(len(data := pread(file, length, offset)))
+        return data
+
+    from os import pread
+
+    monkeypatch.setattr("aladin_training.data.folder.read_tar", noted)
+    monkeypatch.setattr("os.pread", counted)
+    records: Iterator[Record] = iter_records(tmp_path / "s", require_captions=False)
+    assert opened == []
+    assert [record.id for record in islice(records, 3)] == [f"0.tar/0-{n}.jpg" for n in range(3)]
+    assert opened == ["0.tar"]
+    assert sum(read) == 5 * 512 + len(b"a dog")  # four headers and the end
+    assert next(records).id == "1.tar/1-0.jpg"
+    assert opened == ["0.tar", "1.tar"]

@@ -1,8 +1,7 @@
-"""Files that look like photos and are not read."""
+"""Files that look like photos and are not read, and what a data set does without them."""
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
@@ -17,11 +16,11 @@ from PIL import Image, features
 from aladin_network.errors import DataError
 from aladin_network.photos.decoding import read_image
 from aladin_training.data import iter_records, read_records
+from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.records import SkippedPhoto
 from aladin_training.data.texts import iter_texts
 from aladin_training.streaming.shards import TarShard, count_shard
-
-WriteTar = Callable[..., Path]
+from tests.training.data.conftest import Build
 
 
 def read(source: Path, split: str | None = None) -> tuple[list[str], list[SkippedPhoto]]:
@@ -32,57 +31,50 @@ def read(source: Path, split: str | None = None) -> tuple[list[str], list[Skippe
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
+def photos(build: Build) -> Path:
     """A folder with one photo that can be read."""
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    Image.new("RGB", (4, 4)).save(folder / "good.png")
-    return folder
+    return build("photos", {"good.png": None})
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("a.jxl", "JPEG XL"),
-        ("a.JXL", "JPEG XL"),
-        ("sub/a.wdp", "JPEG XR"),
-        ("a.jp2", "JPEG 2000"),
-    ],
-)
-def test_a_photo_of_a_format_that_is_not_read(photos: Path, name: str, reason: str) -> None:
-    (photos / name).parent.mkdir(exist_ok=True)
-    (photos / name).write_bytes(b"x")
-    ids, [skipped] = read(photos)
-    assert ids == ["good.png"]
-    assert skipped.name == name
-    assert reason in skipped.reason
-    assert str(photos) not in skipped.reason
-
-
-def test_files_that_are_no_photos_are_passed_over_silently(photos: Path) -> None:
-    for name in ("good.txt", "notes.md", "clip.mov", ".hidden.jxl"):
-        (photos / name).write_bytes(b"x")
+def test_photos_of_formats_that_are_not_read_are_skipped_and_other_files_passed_over(
+    build: Build, photos: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    unread = {"a.jxl": "JPEG XL", "b.JXL": "JPEG XL", "c.jp2": "JPEG 2000", "sub/d.wdp": "JPEG XR"}
+    others = ("good.txt", "notes.md", "clip.mov", ".hidden.jxl")
+    build("photos", dict.fromkeys([*unread, *others], b"x"))
     (photos / "link.md").symlink_to("nowhere.md")
-    assert read(photos) == (["good.png"], [])
+    ids, skipped = read(photos)
+    assert ids == ["good.png"]
+    assert {each.name: each.reason for each in skipped} == {
+        name: f"{form} cannot be read" for name, form in unread.items()
+    }
+    with caplog.at_level(logging.WARNING):
+        list(iter_records(photos, require_captions=False))
+    assert caplog.messages[0] == "skipped a.jxl: JPEG XL cannot be read"
 
 
 def test_links_that_lead_nowhere_or_to_no_file_are_named_by_what_they_lead_to(
     photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (photos / "sub").mkdir()
-    (photos / "a.jpg").symlink_to("gone.jpg")
-    (photos / "circle.jpg").symlink_to("circle.jpg")
-    (photos / "more").symlink_to("sub")
-    (photos / "unmounted").symlink_to("/nowhere/photos")
-    (photos / "linked.png").symlink_to("good.png")
+    links = {
+        "a.jpg": "gone.jpg",
+        "circle.jpg": "circle.jpg",
+        "more": "sub",
+        "round": ".",
+        "unmounted": "/nowhere/photos",
+        "linked.png": "good.png",
+        "piped.jpg": "pipe.png",
+        "zero.jpg": "/dev/zero",
+        "null": "/dev/null",
+        "notes.md": "/dev/zero",
+    }
+    for name, target in links.items():
+        (photos / name).symlink_to(target)
     os.mkfifo(photos / "pipe.png")
-    (photos / "piped.jpg").symlink_to("pipe.png")
-    (photos / "zero.jpg").symlink_to("/dev/zero")
-    (photos / "null").symlink_to("/dev/null")
     with socket.socket(socket.AF_UNIX) as listener:
         monkeypatch.chdir(photos)  # a socket's path has at most 107 bytes
         listener.bind("socket.tif")
-    (photos / "notes.md").symlink_to("/dev/zero")
     ids, skipped = read(photos)
     assert ids == ["good.png", "linked.png"]
     folder = "a link to a folder, which is not followed; name that folder as a source"
@@ -90,6 +82,7 @@ def test_links_that_lead_nowhere_or_to_no_file_are_named_by_what_they_lead_to(
         "a.jpg": "a broken link",
         "circle.jpg": "a broken link",
         "more": folder,
+        "round": folder,
         "unmounted": "a broken link",
         "pipe.png": "a pipe, not a file",
         "piped.jpg": "a link to a pipe, not a file",
@@ -99,29 +92,19 @@ def test_links_that_lead_nowhere_or_to_no_file_are_named_by_what_they_lead_to(
     }
 
 
-def test_a_name_that_cannot_be_an_id(photos: Path) -> None:
-    for name in (b"caf\xe9.png", b"new\nline.png"):
-        (photos / os.fsdecode(name)).write_bytes((photos / "good.png").read_bytes())
+def test_a_name_that_cannot_be_an_id_is_skipped_even_with_an_id_beside_it(photos: Path) -> None:
+    for stem in (b"caf\xe9", b"new\nline"):
+        photo = photos / os.fsdecode(stem + b".png")
+        photo.write_bytes((photos / "good.png").read_bytes())
+        photo.with_suffix(".json").write_text('{"id": "mine"}')
     ids, skipped = read(photos)
     assert ids == ["good.png"]
     assert sorted(photo.name for photo in skipped) == ["caf\\xe9.png", "new\\nline.png"]
     assert all("rename the file" in photo.reason for photo in skipped)
 
 
-def test_an_id_in_a_file_beside_a_photo_does_not_make_up_for_its_name(photos: Path) -> None:
-    for stem in ("new\nline", os.fsdecode(b"caf\xe9")):
-        (photos / f"{stem}.png").write_bytes((photos / "good.png").read_bytes())
-        (photos / f"{stem}.json").write_text('{"id": "mine"}')
-    ids, skipped = read(photos)
-    assert ids == ["good.png"]
-    assert [photo.name for photo in skipped] == ["caf\\xe9.png", "new\\nline.png"]
-
-
-def test_only_skipped_photos_of_the_split_count(photos: Path) -> None:
-    for folder in ("train", "test"):
-        (photos / folder).mkdir()
-        (photos / folder / "a.jxl").write_bytes(b"x")
-    Image.new("RGB", (4, 4)).save(photos / "train" / "b.png")
+def test_only_skipped_photos_of_the_split_count(build: Build, photos: Path) -> None:
+    build("photos", {"train/a.jxl": b"x", "test/a.jxl": b"x", "train/b.png": None})
     ids, skipped = read(photos, "train")
     assert ids == ["train/b.png"]
     assert [photo.name for photo in skipped] == ["train/a.jxl"]
@@ -129,53 +112,67 @@ def test_only_skipped_photos_of_the_split_count(photos: Path) -> None:
         read(photos, "test")
 
 
-def test_a_folder_without_any_other_photo_says_so(tmp_path: Path) -> None:
-    for number in range(3):
-        (tmp_path / f"{number}.jxl").write_bytes(b"x")
+@pytest.mark.parametrize("reader", [read, read_records])
+def test_a_folder_without_any_other_photo_says_so(
+    build: Build, reader: Callable[[Path], object]
+) -> None:
+    folder = build("d", {f"{number}.jxl": b"x" for number in range(3)})
     expected = r"holds no photo that can be read: 3 skipped, e\.g\. 0\.jxl: JPEG XL cannot be read"
     with pytest.raises(DataError, match=expected):
-        read(tmp_path)
-    with pytest.raises(DataError, match=expected):
-        read_records(tmp_path)
+        reader(folder)
 
 
-def test_readers_without_a_report_of_their_own_log_it(
-    photos: Path, caplog: pytest.LogCaptureFixture
+def test_other_suffixes_of_photos_are_read(photos: Path) -> None:
+    Image.new("RGB", (4, 4)).save(photos / "b.jfif", "JPEG")
+    Image.new("RGB", (4, 4)).save(photos / "c.jpe", "JPEG")
+    assert read(photos) == (["b.jfif", "c.jpe", "good.png"], [])
+    if features.check("avif"):
+        Image.new("RGB", (16, 12), "red").save(photos / "a.AVIF", "AVIF")
+        assert read(photos)[0] == ["a.AVIF", "b.jfif", "c.jpe", "good.png"]
+        assert read_image(photos / "a.AVIF").size == (16, 12)
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".json"])
+def test_a_large_file_beside_a_photo_is_not_read(
+    photos: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (photos / "a.jxl").write_bytes(b"x")
-    with caplog.at_level(logging.WARNING):
-        read_records(photos, require_captions=False)
-    assert caplog.messages == ["skipped a.jxl: JPEG XL cannot be read"]
-
-
-@pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")
-def test_avif_is_a_photo_where_pillow_reads_it(photos: Path) -> None:
-    Image.new("RGB", (16, 12), "red").save(photos / "a.AVIF", "AVIF")
-    assert read(photos) == (["a.AVIF", "good.png"], [])
-    decoded = read_image(photos / "a.AVIF")
-    assert (decoded.mode, decoded.size) == ("RGB", (16, 12))
-
-
-def test_other_suffixes_of_jpeg(photos: Path) -> None:
-    for name in ("a.jfif", "b.jpe"):
-        Image.new("RGB", (4, 4)).save(photos / name, "JPEG")
-    assert read(photos) == (["a.jfif", "b.jpe", "good.png"], [])
-
-
-def test_members_of_a_tar(write_tar: WriteTar, tmp_path: Path) -> None:
-    path = write_tar(
-        "train/0.tar",
-        [
-            ("a.jpg", b"x"),
-            ("b.jxl", b"x"),
-            ("b.txt", b"a dog"),
-            ("caf\udce9.jpg", b"x"),
-            ("caf\udce9.txt", b"a cat"),
-            ("d\n.jpg", b"x"),
-            ("._e.jxl", b"x"),
-            ("f.mov", b"x"),
-        ],
+    side = (photos / "good.png").with_suffix(suffix)
+    side.write_text('{"caption": "a dog"}')
+    os.truncate(side, 65_537)
+    monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("it was read"))
+    skipped: list[SkippedPhoto] = []
+    (record,) = iter_records(
+        photos, require_captions=False, on_skip=skipped.append, rules=FolderRules()
     )
+    assert record.captions == ()
+    reason = "not used for its photo: 65537 bytes, at most 65536 are read beside a photo"
+    assert [each[:2] for each in skipped] == [(side.name, reason)]
+
+
+def test_folders_are_listed_when_they_are_reached(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = build("d", dict.fromkeys(["a/1.png", "b/2.png", "c.png"]))
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def noted(folder: Path) -> object:
+        listed.append(Path(folder).name)
+        return scandir(folder)
+
+    monkeypatch.setattr("os.scandir", noted)
+    records = iter_records(folder, require_captions=False)
+    assert next(records).id == "a/1.png"
+    assert listed == ["d", "a"]
+    assert [record.id for record in records] == ["b/2.png", "c.png"]
+
+
+def test_members_of_a_tar_are_skipped_as_files_of_a_folder(
+    write_tar: Callable[..., Path], tmp_path: Path
+) -> None:
+    names = ["b.jxl", "caf\udce9.jpg", "d\n.jpg", "g.jpg"]
+    members = ["a.jpg", *names[:3], "b.txt", "caf\udce9.txt", "._e.jxl", "f.mov"]
+    path = write_tar("train/0.tar", [(name, b"x") for name in sorted(members)])
     with tarfile.open(path, "a") as tar:
         for name, kind in (("g.jpg", tarfile.LNKTYPE), ("h.txt", tarfile.SYMTYPE)):
             info = tarfile.TarInfo(name)
@@ -183,66 +180,54 @@ def test_members_of_a_tar(write_tar: WriteTar, tmp_path: Path) -> None:
             tar.addfile(info)
     ids, skipped = read(tmp_path)
     assert ids == ["train/0.tar/a.jpg"]
+    shown = ["b.jxl", "caf\\xe9.jpg", "d\\n.jpg", "g.jpg"]
     assert {photo.name: photo.split for photo in skipped} == dict.fromkeys(
-        [f"train/0.tar/{name}" for name in ("b.jxl", "caf\\xe9.jpg", "d\\n.jpg", "g.jpg")], "train"
+        [f"train/0.tar/{name}" for name in shown], "train"
     )
 
 
-def test_a_stream_names_them_once_when_it_counts(
-    write_tar: WriteTar, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_stream_names_what_it_skips_once_when_it_counts(
+    build: Build, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    picture = io.BytesIO()
-    Image.new("RGB", (4, 4)).save(picture, "PNG")
-    members = [("a.png", picture.getvalue()), ("a.txt", b"a dog"), ("b.jxl", b"x")]
-    shard = TarShard(write_tar("0.tar", members), tmp_path, None)
+    tar = build("0.tar", {"a.png": None, "a.txt": b"a dog", "b.jxl": b"x"})
+    shard = TarShard(tar, tmp_path, None)
     with caplog.at_level(logging.WARNING):
         assert count_shard(shard).photos == 1
         assert len(list(shard.records())) == 1
     assert [message.split(": ")[0] for message in caplog.messages] == ["skipped 0.tar/b.jxl"]
 
 
-def lines_of(tmp_path: Path, bad: int, good: int, bad_line: str) -> Path:
+def lines_of(build: Build, bad: int, good: int, bad_line: str) -> Path:
     """A JSONL whose bad lines come first."""
-    Image.new("RGB", (4, 4)).save(tmp_path / "0.png")
-    used = [json.dumps({"id": str(n), "image": "0.png", "captions": ["a"]}) for n in range(good)]
-    file = tmp_path / "data.jsonl"
-    file.write_text("\n".join([bad_line] * bad + used), encoding="utf-8")
-    return file
+    used = [json.dumps({"id": str(n), "image": "a.png", "captions": ["a"]}) for n in range(good)]
+    return build("data.jsonl", "\n".join([bad_line] * bad + used))
 
 
-BAD = ["no JSON", '{"image": "gone.png", "captions": ["a"]}', '{"image": "0.png", "captions": []}']
-
-
-@pytest.mark.parametrize("line", BAD)
-def test_half_of_the_photos_may_be_unusable_but_not_more(tmp_path: Path, line: str) -> None:
-    assert len(read_records(lines_of(tmp_path, 4, 4, line))) == 4
+@pytest.mark.parametrize(
+    "line",
+    ["no JSON", '{"image": "gone.png", "captions": ["a"]}', '{"image": "a.png", "captions": []}'],
+)
+def test_half_of_the_photos_may_be_unusable_and_three_of_a_kind_are_named(
+    build: Build, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert len(read_records(lines_of(build, 50, 50, line))) == 50
+    assert [message.split(": ")[0] for message in caplog.messages] == [
+        *(f"skipped data.jsonl:{number}" for number in (1, 2, 3)),
+        "skipped 47 more",
+    ]
     expected = (
         r"data\.jsonl: 5 of 9 photos cannot be used, more than half; the first: .*data\.jsonl:1: "
     )
     with pytest.raises(DataError, match=expected):
-        read_records(lines_of(tmp_path, 5, 4, line))
-
-
-@pytest.mark.parametrize("line", BAD)
-def test_a_thousand_unusable_photos_of_one_kind_are_four_lines(
-    tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    read_records(lines_of(tmp_path, 1000, 1000, line))
-    assert [message.split(": ")[0] for message in caplog.messages] == [
-        "skipped data.jsonl:1",
-        "skipped data.jsonl:2",
-        "skipped data.jsonl:3",
-        "skipped 997 more",
-    ]
+        read_records(lines_of(build, 5, 4, line))
 
 
 def test_a_blank_caption_is_named_and_the_others_keep_their_ids(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    build: Build, caplog: pytest.LogCaptureFixture
 ) -> None:
-    line = {"image": "0.png", "id": "A", "captions": ["one", " ", "three"]}
-    file = lines_of(tmp_path, 1, 1, json.dumps(line))
+    line = {"image": "a.png", "id": "A", "captions": ["one", " ", "three"]}
+    file = lines_of(build, 1, 1, json.dumps(line))
     first, _ = read_records(file)
     assert (first.captions, first.caption_ids) == (("one", "three"), ["A#0", "A#2"])
     assert caplog.messages == ["skipped data.jsonl:1: captions[1]: is blank"]
-    texts = list(iter_texts(file))
-    assert [text.id for text in texts] == ["A#0", "A#2", "0#0"]
+    assert [text.id for text in iter_texts(file)] == ["A#0", "A#2", "0#0"]
