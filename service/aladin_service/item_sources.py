@@ -11,8 +11,8 @@ from aladin_index.encode.source_items import ImageItem, PhotoPlaces, TextItem, c
 from aladin_index.format.skipped import SkippedItem
 from aladin_network.photos.formats import PHOTO_SUFFIXES
 from aladin_training.data import Record, iter_records
+from aladin_training.data.folder import common_folder
 from aladin_training.data.folder_rules import FolderRules
-from aladin_training.data.patterns import common_folder
 from aladin_training.data.records import OnSkip, SkippedPhoto, ignore_skipped
 from aladin_training.data.regions import RegionStore, region_key, region_keys
 from aladin_training.data.texts import iter_texts

@@ -47,7 +47,24 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "captions.jsonl"
 
 
-RECIPE = """
+# The trunks and heads of small networks.
+HEADS = """
+[model.image_tower.trunk]
+width = 16
+heads = 2
+feedforward = 32
+[model.text_tower.trunk]
+width = 16
+heads = 2
+feedforward = 32
+[model.alignment]
+dim = 8
+[model.matching]
+layers = 1
+heads = 2
+"""
+RECIPE = (
+    """
 name = "test"
 precision = "float32"
 threads = 1
@@ -77,19 +94,9 @@ hidden_size = 20
 num_hidden_layers = 1
 num_attention_heads = 2
 intermediate_size = 32
-[model.image_tower.trunk]
-width = 16
-heads = 2
-feedforward = 32
-[model.text_tower.trunk]
-width = 16
-heads = 2
-feedforward = 32
-[model.alignment]
-dim = 8
-[model.matching]
-layers = 1
-heads = 2
+"""
+    + HEADS
+    + """
 [[stage]]
 name = "joint"
 epochs = 3
@@ -109,6 +116,7 @@ reset = ["matching"]
 [stage.tasks.distillation]
 loss = "listnet"
 """
+)
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from aladin_training.config.recipe import Recipe, load_recipe
+from tests.training.conftest import HEADS
 
 COLOURS = ["red", "green", "blue", "yellow"]
 
-RECIPE = """
+RECIPE = (
+    """
 name = "regions"
 precision = "float32"
 threads = 1
@@ -38,19 +40,9 @@ hidden_size = 16
 num_hidden_layers = 1
 num_attention_heads = 2
 intermediate_size = 16
-[model.image_tower.trunk]
-width = 8
-heads = 2
-feedforward = 8
-[model.text_tower.trunk]
-width = 8
-heads = 2
-feedforward = 8
-[model.alignment]
-dim = 4
-[model.matching]
-layers = 1
-heads = 2
+"""
+    + HEADS
+    + """
 [[stage]]
 name = "joint"
 epochs = 1
@@ -60,6 +52,7 @@ loss = "triplet"
 [stage.tasks.matching]
 loss = "triplet"
 """
+)
 
 
 def write_regions(folder: Path) -> None:

@@ -47,36 +47,27 @@ def random_encoding(items: int, tokens: int, seed: int) -> EncodedBatch:
     )
 
 
-@pytest.fixture(scope="module")
-def images() -> EncodedBatch:
-    """Five images."""
-    return random_encoding(5, 6, seed=1)
+IMAGES, TEXTS = random_encoding(5, 6, seed=1), random_encoding(10, 4, seed=2)
 
 
 @pytest.fixture(scope="module")
-def texts() -> EncodedBatch:
-    """Ten texts."""
-    return random_encoding(10, 4, seed=2)
+def model(tiny_checkpoint: Path) -> AladinModel:
+    return load_checkpoint(tiny_checkpoint).model
 
 
 @pytest.fixture(scope="module")
-def evaluation(
-    tiny_checkpoint: Path, images: EncodedBatch, texts: EncodedBatch
-) -> ExhaustiveEvaluation:
+def evaluation(model: AladinModel) -> ExhaustiveEvaluation:
     """Of the random encodings."""
-    model = load_checkpoint(tiny_checkpoint).model
-    return evaluate_encodings(model, FUSION, images, texts, IMAGE_OF_TEXT)
+    return evaluate_encodings(model, FUSION, IMAGES, TEXTS, IMAGE_OF_TEXT)
 
 
-def test_scores_are_those_of_the_heads(
-    evaluation: ExhaustiveEvaluation, images: EncodedBatch, texts: EncodedBatch
-) -> None:
+def test_scores_are_those_of_the_heads(evaluation: ExhaustiveEvaluation) -> None:
     assert list(evaluation.scores) == ["matching", "alignment"]
-    cosines = images.embedding @ texts.embedding.T
+    cosines = IMAGES.embedding @ TEXTS.embedding.T
     torch.testing.assert_close(evaluation.matching_scores, cosines)
     for image in range(5):
         for text in range(10):
-            cells = texts.item_tokens(text) @ images.item_tokens(image).T  # (words, regions)
+            cells = TEXTS.item_tokens(text) @ IMAGES.item_tokens(image).T  # (words, regions)
             expected = cells.amax(dim=1).sum()
             torch.testing.assert_close(evaluation.alignment_scores[image, text], expected)
 
@@ -99,13 +90,13 @@ def test_every_measure_of_every_score(evaluation: ExhaustiveEvaluation) -> None:
 
 
 def test_a_network_with_the_attention_head_is_measured_by_it_too(
-    build_tiny: Callable[..., AladinModel], images: EncodedBatch, texts: EncodedBatch
+    build_tiny: Callable[..., AladinModel],
 ) -> None:
     model = build_tiny(attention=AttentionHeadConfig())
-    evaluation = evaluate_encodings(model, FUSION, images, texts, IMAGE_OF_TEXT)
+    evaluation = evaluate_encodings(model, FUSION, IMAGES, TEXTS, IMAGE_OF_TEXT)
     assert list(evaluation.ranks) == ["matching", "alignment", "attention", "fused", "two_stage"]
     with torch.inference_mode():
-        scores = model.scores("attention", images, texts)
+        scores = model.scores("attention", IMAGES, TEXTS)
     assert torch.equal(evaluation.scores["attention"], scores)
     assert evaluation.metrics()["attention"] == retrieval_metrics(scores, IMAGE_OF_TEXT)
     assert evaluation.mean_difference["attention"] == mean_difference(scores, IMAGE_OF_TEXT)
@@ -113,8 +104,7 @@ def test_a_network_with_the_attention_head_is_measured_by_it_too(
     assert "attention" in evaluation.folded_metrics(2)
 
 
-def test_two_stages_see_a_hundred_candidates(tiny_checkpoint: Path) -> None:
-    model = load_checkpoint(tiny_checkpoint).model
+def test_two_stages_see_a_hundred_candidates(model: AladinModel) -> None:
     images, texts = random_encoding(130, 5, seed=3), random_encoding(260, 5, seed=4)
     truth = torch.arange(260) // 2
     evaluation = evaluate_encodings(model, FUSION, images, texts, truth)
@@ -126,18 +116,14 @@ def test_two_stages_see_a_hundred_candidates(tiny_checkpoint: Path) -> None:
 
 
 def test_folds_are_evaluations_of_their_own(
-    tiny_checkpoint: Path,
-    evaluation: ExhaustiveEvaluation,
-    images: EncodedBatch,
-    texts: EncodedBatch,
+    model: AladinModel, evaluation: ExhaustiveEvaluation
 ) -> None:
-    model = load_checkpoint(tiny_checkpoint).model
     blocks = [
         evaluate_encodings(
             model,
             FUSION,
-            images.rows(torch.tensor(rows)),
-            texts.rows(torch.tensor(columns)),
+            IMAGES.rows(torch.tensor(rows)),
+            TEXTS.rows(torch.tensor(columns)),
             torch.tensor(image_of_text),
         ).metrics()
         for rows, columns, image_of_text in (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,7 @@ from aladin_training.stages.sources import StageStore
 from aladin_training.tasks.joint import OnlineBranches
 from tests.training.interruption import InterruptAfter, InterruptionError
 
+SHORT = ["stage.joint.epochs=1", "stage.student.epochs=1"]
 STAGES = {
     "offline": """
 start = "joint"
@@ -87,128 +90,114 @@ def recipe_with(recipe_path: Path, folder: Path, kind: str) -> Recipe:
         + '\n[[stage]]\nname = "last"\nepochs = 2\nbatch_size = 8\nclip_norm = 0.5\n'
         + stage
     )
-    return load_recipe(path, ["stage.joint.epochs=1", "stage.student.epochs=1"])
+    return load_recipe(path, SHORT)
 
 
 @pytest.fixture(scope="module")
 def early(recipe_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that has the stages before the last one, which are those of all these recipes."""
     folder = tmp_path_factory.mktemp("early")
-    recipe = load_recipe(recipe_path, ["stage.joint.epochs=1", "stage.student.epochs=1"])
+    recipe = load_recipe(recipe_path, SHORT)
     run_recipe(recipe, folder / "run", shared=folder / "store")
     return folder / "store"
 
 
-@pytest.fixture
-def store(early: Path, tmp_path: Path) -> Path:
-    """A copy of it, to which a test adds its last stages."""
-    return Path(shutil.copytree(early, tmp_path / "store"))
+@pytest.fixture(scope="module")
+def finished(
+    recipe_path: Path, tmp_path_factory: pytest.TempPathFactory, early: Path
+) -> Callable[[str], tuple[Recipe, Path]]:
+    """A recipe of one of the kinds, and its run, which is trained once."""
+
+    @functools.cache
+    def train(kind: str) -> tuple[Recipe, Path]:
+        folder = tmp_path_factory.mktemp(kind)
+        recipe = recipe_with(recipe_path, folder, kind)
+        # A store of its own, so that a broken run trains its last stage itself.
+        run_recipe(recipe, folder / "run", shared=shutil.copytree(early, folder / "store"))
+        return recipe, folder / "run"
+
+    return train
 
 
 def weights(out: Path) -> dict[str, torch.Tensor]:
     return load_file(out / "checkpoint" / "model.safetensors")
 
 
+def assert_same_weights(ours: Path, theirs: Path) -> None:
+    expected = weights(theirs)
+    for name, value in weights(ours).items():
+        assert torch.equal(value, expected[name]), name
+
+
+Finished = Callable[[str], tuple[Recipe, Path]]
+
+
 @pytest.mark.parametrize("kind", STAGES)
-def test_interrupted_stage_ends_with_the_same_weights(
-    kind: str, recipe_path: Path, tmp_path: Path, early: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_stage_ends_with_the_same_weights(
+    kind: str, finished: Finished, tmp_path: Path, early: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aladin_training.loop, "SAVE_EVERY_S", 0.0)
-    recipe = recipe_with(recipe_path, tmp_path, kind)
-    # Each has a store of its own, so that the broken run trains its last stage itself.
-    ours, theirs = (shutil.copytree(early, tmp_path / name) for name in ("ours", "theirs"))
-    run_recipe(recipe, tmp_path / "unbroken", shared=ours)
+    recipe, unbroken = finished(kind)
+    store = shutil.copytree(early, tmp_path / "store")
     with pytest.raises(InterruptionError):
-        run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(3), shared=theirs)
+        run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(3), shared=store)
     run_recipe(recipe, tmp_path / "broken", resume=True)
-    unbroken, broken = weights(tmp_path / "unbroken"), weights(tmp_path / "broken")
-    start = load_file(tmp_path / "broken/stages/joint/checkpoint/model.safetensors")
-    assert any(not torch.equal(start[name], value) for name, value in broken.items())
-    for name, value in unbroken.items():
-        assert torch.equal(value, broken[name]), name
+    assert_same_weights(tmp_path / "broken", unbroken)
+    start = load_file(unbroken / "stages/joint/checkpoint/model.safetensors")
+    assert any(not torch.equal(start[name], value) for name, value in weights(unbroken).items())
 
 
-def test_lists_mined_by_another_network_are_refused(
-    recipe_path: Path, tmp_path: Path, store: Path
+def test_mined_lists_of_a_file_are_used_if_their_network_is_the_miner(
+    finished: Finished, recipe_path: Path, tmp_path: Path, early: Path
 ) -> None:
-    ours = recipe_with(recipe_path, tmp_path, "quintuplet")
-    run_recipe(ours, tmp_path / "ours", shared=store)
+    _, mined = finished("quintuplet")
+    lists = mined / "stages" / "last" / "negatives.safetensors"
+    recipe_with(recipe_path, tmp_path, "quintuplet")
+
+    def run(out: str, *more: str) -> None:
+        overrides = [*SHORT, "stage.last.offline.stage=null", f"stage.last.offline.file={lists}"]
+        recipe = load_recipe(tmp_path / "quintuplet.toml", [*overrides, *more])
+        run_recipe(recipe, tmp_path / out, shared=shutil.copytree(early, tmp_path / f"{out}-store"))
+
+    miner = f"stage.last.offline.miner={mined}"
+    run("used", f"{miner}/stages/joint/checkpoint")
+    assert_same_weights(tmp_path / "used", mined)
+    with pytest.raises(StaleNegativesError, match="the model"):
+        run("other-miner", f"{miner}/checkpoint")
+    with pytest.raises(StaleNegativesError, match="5"):
+        run("stale", "stage.last.offline.num_texts=4")
+    # Those that lie in a run, too.
     (tmp_path / "theirs" / "stages" / "last").mkdir(parents=True)
-    lists = tmp_path / "ours" / "stages" / "last" / "negatives.safetensors"
-    (tmp_path / "theirs" / "stages" / "last" / lists.name).write_bytes(lists.read_bytes())
-    theirs = load_recipe(
-        tmp_path / "quintuplet.toml",
-        ["stage.joint.epochs=2", "stage.student.epochs=1"],
-    )
+    shutil.copy(lists, tmp_path / "theirs" / "stages" / "last")
+    theirs = load_recipe(tmp_path / "quintuplet.toml", ["seed=1", *SHORT])
     with pytest.raises(StaleNegativesError, match="the model"):
         run_recipe(theirs, tmp_path / "theirs")
 
 
-def test_a_file_of_mined_lists_is_used_and_a_stale_one_refused(
-    recipe_path: Path, tmp_path: Path, store: Path
-) -> None:
-    def run(*more: str, out: str) -> None:
-        recipe = load_recipe(tmp_path / "quintuplet.toml", [*overrides, *more])
-        run_recipe(recipe, tmp_path / out, shared=store)
-
-    mined = recipe_with(recipe_path, tmp_path, "quintuplet")
-    run_recipe(mined, tmp_path / "mined", shared=store)
-    lists = tmp_path / "mined" / "stages" / "last" / "negatives.safetensors"
-    overrides = ["stage.joint.epochs=1", "stage.student.epochs=1", "stage.last.offline.stage=null"]
-    overrides.append(f"stage.last.offline.file={lists}")
-    run(out="from-file")
-    ours, theirs = weights(tmp_path / "mined"), weights(tmp_path / "from-file")
-    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
-    miner = "stage.last.offline.miner=" + str(tmp_path / "mined")
-    run(f"{miner}/stages/joint/checkpoint", out="from-miner")
-    with pytest.raises(StaleNegativesError, match="the model"):
-        run(f"{miner}/checkpoint", out="other-miner")
-    with pytest.raises(StaleNegativesError, match="5"):
-        run("stage.last.offline.num_texts=4", out="stale")
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ('stage.last.anchors.stages=["nowhere"]', "nowhere"),
-        ("stage.last.tasks.matching_boosting.loss=triplet", "anchor_scores"),
-    ],
-)
-def test_faulty_anchors_are_named(
-    override: str, message: str, recipe_path: Path, tmp_path: Path
-) -> None:
-    recipe_with(recipe_path, tmp_path, "offline")
-    with pytest.raises(ConfigError, match=message):
-        run_recipe(load_recipe(tmp_path / "offline.toml", [override]), tmp_path / "run")
-
-
 def test_an_anchor_may_be_the_checkpoint_of_another_run(
-    recipe_path: Path, tmp_path: Path, store: Path
+    finished: Finished, recipe_path: Path, tmp_path: Path, early: Path
 ) -> None:
+    _, own = finished("offline")
     recipe_with(recipe_path, tmp_path, "offline")
-    path, short = tmp_path / "offline.toml", ["stage.joint.epochs=1", "stage.student.epochs=1"]
-    own = load_recipe(path, [*short, 'stage.last.anchors.stages=["joint"]'])
-    run_recipe(own, tmp_path / "own", shared=store)
-    anchor = tmp_path / "own" / "stages" / "joint" / "checkpoint"
-    settings = ["stage.last.anchors.stages=[]", f'stage.last.anchors.checkpoints=["{anchor}"]']
-    foreign = load_recipe(path, [*short, *settings])
-    run_recipe(foreign, tmp_path / "foreign", shared=store)
-    ours, theirs = weights(tmp_path / "own"), weights(tmp_path / "foreign")
-    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
-    assert is_run_of(tmp_path / "foreign", foreign)
+    anchors = [
+        str(shutil.copytree(own / "stages" / name / "checkpoint", tmp_path / name))
+        for name in ("joint", "student")
+    ]
+    given = [
+        "stage.last.anchors.stages=[]",
+        f"stage.last.anchors.checkpoints={json.dumps(anchors)}",
+    ]
+    foreign = load_recipe(tmp_path / "offline.toml", [*SHORT, *given])
+    run_recipe(foreign, tmp_path / "run", shared=shutil.copytree(early, tmp_path / "store"))
+    assert_same_weights(tmp_path / "run", own)
+    assert is_run_of(tmp_path / "run", foreign)
     # Other weights in that folder make another recipe of it.
-    other = tmp_path / "own" / "stages" / "student" / "checkpoint"
-    anchor.rename(anchor.with_name("old"))
-    other.rename(anchor)
-    assert not is_run_of(tmp_path / "foreign", foreign)
-    ids = ["0" * 64]
+    Path(anchors[0]).rename(tmp_path / "old")
+    shutil.copytree(anchors[1], anchors[0])
+    assert not is_run_of(tmp_path / "run", foreign)
+    given.append(f"stage.last.anchors.model_ids={json.dumps(['0' * 64] * 2)}")
     with pytest.raises(ConfigError, match=r"anchors: .* expected 000000000000"):
-        run_recipe(
-            load_recipe(
-                path, [*short, *settings, f"stage.last.anchors.model_ids={json.dumps(ids)}"]
-            ),
-            tmp_path / "refused",
-        )
+        run_recipe(load_recipe(tmp_path / "offline.toml", [*SHORT, *given]), tmp_path / "refused")
 
 
 def test_online_anchors_start_from_new_weights_or_from_a_stage(
@@ -241,20 +230,16 @@ def test_online_anchors_start_from_new_weights_or_from_a_stage(
         assert not (value.ndim > 1 and same and value.requires_grad), name
 
 
-def test_online_anchors_leave_checkpoints_and_make_an_ensemble(
-    recipe_path: Path, tmp_path: Path, store: Path
-) -> None:
-    recipe = recipe_with(recipe_path, tmp_path, "mutual")
-    run = PlannedRun(recipe, tmp_path / "run")
-    run_recipe(recipe, run.folder, shared=store)
-    (branch,) = branch_checkpoints(run.folder / "stages" / "last")
-    target, peer = load_checkpoint(run.folder / "checkpoint"), load_checkpoint(branch)
+def test_online_anchors_leave_checkpoints_and_make_an_ensemble(finished: Finished) -> None:
+    recipe, folder = finished("mutual")
+    (branch,) = branch_checkpoints(folder / "stages" / "last")
+    target, peer = load_checkpoint(folder / "checkpoint"), load_checkpoint(branch)
     assert target.model_id != peer.model_id
     records = read_records(Path(recipe.data.source), "val")
     one, other = evaluate_checkpoint(target, records), evaluate_checkpoint(peer, records)
     mean = (one.scores["matching"] + other.scores["matching"]) / 2
     expected = retrieval_ranks(mean, one.image_of_text)
-    evaluation = evaluate_run(run, "val", NullProgress())
+    evaluation = evaluate_run(PlannedRun(recipe, folder), "val", NullProgress())
     ranks = evaluation.ranks["ensemble"]
     # Features of frozen encoders pass through the cache in half precision.
     assert (ranks.text_to_image - expected.text_to_image).abs().sum() <= 1

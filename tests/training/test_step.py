@@ -12,7 +12,7 @@ from torch import Tensor
 from aladin_network.errors import ConfigError
 from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_training.config.stage import TASK_NAMES, TaskConfig
-from aladin_training.parallel.numerics import RandomState, loss_scaler
+from aladin_training.parallel.numerics import loss_scaler
 from aladin_training.step import (
     Inputs,
     check_no_batch_statistics,
@@ -81,16 +81,8 @@ def test_chunks_are_encoded_again_with_the_same_dropout(kind: str) -> None:
     torch.testing.assert_close(report.total, expected.total, rtol=1e-5, atol=1e-5)
     assert_same_gradients(gradients(ours), gradients(plain))
     assert torch.equal(torch.get_rng_state(), after)  # what comes next does not see the chunks
-
-
-def test_dropout_matters() -> None:
-    case = CASES["alignment"]
-    task, batch = task_of(case, dropout=0.3), batch_of(case)
-    losses = {
-        float(compute_gradients(task, batch, "float32", 4, UNSCALED).total.detach())
-        for _ in range(3)
-    }
-    assert len(losses) == 3
+    again = compute_gradients(ours, batch, "float32", 4, UNSCALED)
+    assert not torch.equal(again.total, report.total)  # dropout is drawn anew in every step
 
 
 def test_half_precision_in_chunks_reaches_every_weight() -> None:
@@ -121,8 +113,9 @@ def test_a_scaled_loss_scales_the_gradient() -> None:
 SEVERAL = sorted(kind for kind, case in CASES.items() if len(case.tasks) > 1)
 
 
-@pytest.mark.parametrize("chunk_size", [None, 4])
-@pytest.mark.parametrize("kind", SEVERAL)
+@pytest.mark.parametrize(
+    ("kind", "chunk_size"), [*((kind, 4) for kind in SEVERAL), ("distillation", None)]
+)
 def test_shares_are_those_of_separate_gradients(kind: str, chunk_size: int | None) -> None:
     """The reference takes the gradient of one task's loss at a time, at encodings of its own."""
     case = CASES[kind]
@@ -187,8 +180,8 @@ def test_memory_is_that_of_a_chunk() -> None:
         return kept.most
 
     case = CASES["gradient"]
-    plain = most_bytes(48, None)
-    chunked, twice = most_bytes(48, 6), most_bytes(96, 6)
+    plain = most_bytes(24, None)
+    chunked, twice = most_bytes(24, 3), most_bytes(48, 3)
     assert chunked < plain / 3
     assert twice < 1.6 * chunked  # what grows are the scores, and the cut encodings
 
@@ -201,10 +194,3 @@ def test_batch_normalisation_is_refused_where_it_is_trained() -> None:
     task.requires_grad_(True)
     with pytest.raises(ConfigError, match="batch normalisation"):
         check_no_batch_statistics(task)
-
-
-def test_random_state_is_that_of_the_moment() -> None:
-    state = RandomState.now(CPU)
-    first = torch.rand(3)
-    state.restore()
-    assert torch.equal(torch.rand(3), first)

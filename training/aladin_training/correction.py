@@ -32,13 +32,9 @@ EncodeRecords = Callable[[Sequence[Record]], tuple[EncodedBatch, EncodedBatch]]
 
 
 class CorrectionRecords(NamedTuple):
-    """Training photos of a correction.
+    """Training photos of a correction: a bank, and others that the constants are chosen on.
 
-    Attributes:
-        bank: Photos with at most two captions each.
-        chosen_on: Photos with all captions, none of which is in the bank.
-        selection: Name of the latter: "selection" if the recipe kept them apart from its training,
-            otherwise the split that both are parts of.
+    `selection` names the latter: "selection" if the recipe kept them apart, otherwise the split.
     """
 
     bank: list[Record]
@@ -50,12 +46,6 @@ def correction_records(
     source: Path, split: str | None, recipe: str, *, require_photos: bool = True
 ) -> CorrectionRecords:
     """Divide training photos with captions into a bank and photos to choose the constants on.
-
-    Args:
-        source: Data set.
-        split: Split that the network was trained on, or None for all photos.
-        recipe: `Provenance.recipe` of the checkpoint, whose selection split is used if it has one.
-        require_photos: Refuse a photo whose file is missing.
 
     Raises:
         InputError: If either would have fewer than 20 photos.
@@ -80,12 +70,7 @@ def correction_records(
 
 
 class FittedCorrection(NamedTuple):
-    """A correction with the split that its constants were chosen on.
-
-    Attributes:
-        correction: The correction.
-        split: Photos and captions with the scores of all pairs.
-    """
+    """A correction with the split that its constants were chosen on."""
 
     correction: HubCorrection
     split: ScoredSplit

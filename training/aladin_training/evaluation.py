@@ -35,8 +35,8 @@ from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import NullProgress, Progress
+from aladin_training.batches.inputs import warn_of_long_captions
 from aladin_training.batches.items import PLAIN, check_regions, region_items, usable_photos
-from aladin_training.batches.network_inputs import warn_of_long_captions
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 
@@ -84,13 +84,7 @@ class ExhaustiveEvaluation:
         return {name: summarize(ranks) for name, ranks in self.ranks.items()}
 
     def folded_metrics(self, folds: int) -> dict[str, RetrievalMetrics]:
-        """Evaluate contiguous blocks of images separately, and average the metrics (COCO's "1K").
-
-        Corrected scores are not evaluated in blocks.
-
-        Args:
-            folds: Number of blocks.
-        """
+        """Average the metrics of contiguous blocks of images (COCO's "1K"), without corrections."""
         parts: list[dict[str, RetrievalMetrics]] = []
         for block in fold_blocks(self.matching_scores.shape[0], self.image_of_text, folds):
             ranks = rank_scores(block.inside(self.scores), self.fusion, block.image_of_text)
@@ -141,15 +135,7 @@ def evaluate_scores(
     fusion: Fusion,
     image_of_text: Int[Tensor, " texts"],
 ) -> ExhaustiveEvaluation:
-    """Rank all pairs by each score, by the fusion and by two stages.
-
-    Ranking does not copy the scores, except in blocks.
-
-    Args:
-        scores: Scores by head, from `score_encodings`.
-        fusion: Constants of the second stage, per direction.
-        image_of_text: Row of each text's image; an image may have any number of texts.
-    """
+    """Rank all pairs by each score of a head, by their fusion and by two stages."""
     return ExhaustiveEvaluation(
         scores=scores,
         fusion=fusion,
@@ -270,13 +256,7 @@ def encode_records(
 def encode_captions(
     model: AladinModel, captions: Sequence[str], progress: Progress
 ) -> EncodedBatch:
-    """Encode texts as the service encodes queries, but cut those that are too long.
-
-    Args:
-        model: Network that encodes.
-        captions: At least one text.
-        progress: Receives captions.
-    """
+    """Encode texts as the service encodes queries, but cut those that are too long."""
     warn_of_long_captions(model.text.encoder, captions)
     return _encode(
         captions,

@@ -39,12 +39,7 @@ def branch_checkpoints(folder: Path) -> list[Path]:
 
 
 class Validation(NamedTuple):
-    """Quality of a score on the validation split.
-
-    Attributes:
-        metrics: Recalls of both directions.
-        mean_difference: DBL's MD.
-    """
+    """Quality of a score on the validation split: recalls, and DBL's MD."""
 
     metrics: RetrievalMetrics
     mean_difference: float
@@ -130,14 +125,7 @@ class StageLog:
 
 
 class StageFacts(NamedTuple):
-    """Cost and result of a finished stage.
-
-    Attributes:
-        steps: Optimizer steps.
-        minutes: Time spent on batches, steps and validation.
-        parameters: Number of trained parameters.
-        rsum: Rsum on the validation split at the end of the stage, by score name.
-    """
+    """Steps, minutes, trained parameters, and rsum by score of a finished stage."""
 
     steps: int
     minutes: float
@@ -153,10 +141,7 @@ def is_finished(folder: Path) -> bool:
 def write_results(
     folder: Path, timing: Mapping[str, float], metrics: Mapping[str, RetrievalMetrics]
 ) -> None:
-    """Write cost and metrics of a stage; it counts as finished from here on.
-
-    Seconds have names that end in "_s"; metrics are those of the validation split, by score.
-    """
+    """Write seconds ("NAME_s") and metrics of a stage; it counts as finished from here on."""
     write_json(folder / _TIMING, dict(timing))
     write_json(
         folder / _VALIDATION,

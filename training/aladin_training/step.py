@@ -86,10 +86,7 @@ def shares_of(norms: Mapping[str, float]) -> dict[str, float]:
 
 
 def check_no_batch_statistics(task: JointTask | OnlineBranches) -> None:
-    """Refuse a network whose encodings depend on what else is encoded at the same time.
-
-    Batch statistics of chunks, and of the shares of processes, would differ from the batch's.
-    """
+    """Refuse a network whose encodings depend on what else is encoded at the same time."""
     task.train()
     if any(isinstance(module, _BatchNorm) and module.training for module in task.modules()):
         raise ConfigError(

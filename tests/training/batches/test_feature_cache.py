@@ -1,4 +1,4 @@
-"""The cache of frozen encoders' outputs."""
+"""The cache of frozen encoders' outputs, on disk and in a device's memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ShapeError
-from aladin_training.batches.feature_cache import FeatureCache, content_digest
+from aladin_training.batches import feature_cache
+from aladin_training.batches.feature_cache import (
+    FeatureCache,
+    ResidentFeatures,
+    content_digest,
+    fastest_source,
+)
+
+PROCESSOR = torch.device("cpu")
+KEYS = list("abcdef")
 
 
 def features(lengths: list[int], seed: int = 0) -> Features:
@@ -18,7 +29,7 @@ def features(lengths: list[int], seed: int = 0) -> Features:
     longest = max(lengths)
     mask = torch.arange(longest) < torch.tensor(lengths).unsqueeze(1)
     states = torch.randn(len(lengths), longest, 4, generator=generator).half().float()
-    content = mask.clone()
+    content = mask & (torch.rand(len(lengths), longest, generator=generator) < 0.7)
     content[:, 0] = False
     return Features(states.masked_fill(~mask.unsqueeze(-1), 9.0), mask, content)
 
@@ -33,31 +44,45 @@ def assert_item(found: Features, row: int, expected: Features, expected_row: int
     assert not found.content[row, length:].any()
 
 
-def test_items_come_back_in_any_order_and_company(tmp_path: Path) -> None:
-    cache = FeatureCache(tmp_path, "encoder")
-    first, second = features([3, 5]), features([2], seed=1)
-    cache.add(["a", "b"], first)
-    cache.add(["c"], second)
-    found = cache.get(["c", "b", "a", "c"])
+PARTS = {"abc": features([3, 5, 1]), "def": features([2, 2, 4], seed=1)}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> FeatureCache:
+    """Two parts of three items of one to five tokens, written by another instance."""
+    folder = tmp_path_factory.mktemp("cache")
+    for keys, part in PARTS.items():
+        FeatureCache(folder, "encoder").add(list(keys), part)
+    return FeatureCache(folder, "encoder")
+
+
+@given(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=12))
+def test_items_come_back_in_any_order_and_company_from_disk_and_from_memory(
+    cache: FeatureCache, keys: list[str]
+) -> None:
+    found = cache.get(keys)
     assert found.states.dtype == torch.float32
-    assert found.states.shape == (4, 5, 4)
-    for row, (part, part_row) in enumerate([(second, 0), (first, 1), (first, 0), (second, 0)]):
-        assert_item(found, row, part, part_row)
-    assert cache.get(["c"]).states.shape == (1, 2, 4)
+    for row, key in enumerate(keys):
+        part = next(each for each in PARTS if key in each)
+        assert_item(found, row, PARTS[part], part.index(key))
+    resident = ResidentFeatures(cache, ["f", "a", "c", "b", "a", "e", "d"], PROCESSOR)
+    for ours, theirs in zip(resident.get(keys), found, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
 
 
-def test_it_survives_the_process_and_knows_what_it_has(tmp_path: Path) -> None:
-    part = features([3, 5])
-    FeatureCache(tmp_path, "encoder").add(["a", "b"], part)
-    again = FeatureCache(tmp_path, "encoder")
-    assert "a" in again
-    assert "c" not in again
-    assert_item(again.get(["b"]), 0, part, 1)
-
-
-def test_another_encoder_has_another_cache(tmp_path: Path) -> None:
-    FeatureCache(tmp_path, "encoder").add(["a"], features([3]))
-    assert "a" not in FeatureCache(tmp_path, "encoder with other weights")
+def test_what_a_cache_has_and_how_large_it_is(cache: FeatureCache, tmp_path: Path) -> None:
+    assert ["a" in cache, "g" in cache] == [True, False]
+    assert "a" not in FeatureCache(cache.folder.parent, "encoder with other weights")
+    assert cache.get(["d"]).states.shape == (1, 2, 4)
+    assert cache.size_bytes(["a", "b", "a"]) == (3 + 5) * 4 * 2
+    with pytest.raises(KeyError):
+        ResidentFeatures(cache, ["a", "b"], PROCESSOR).get(["c"])
+    with pytest.raises(ShapeError):
+        FeatureCache(tmp_path, "encoder").add(["a"], features([3, 5]))
+    keys = {content_digest(*args) for args in ((b"x",), (b"y",), (b"x", "mirrored"))}
+    assert len(keys) == 3
+    assert content_digest(b"x") == content_digest(b"x", "")
 
 
 def test_states_are_rounded_to_float16(tmp_path: Path) -> None:
@@ -79,18 +104,26 @@ def test_a_part_that_was_cut_off_is_computed_again(tmp_path: Path, lost: str) ->
     if lost != "json":
         (cache.folder / f"{index.stem}.{lost}.npy").unlink()
     again = FeatureCache(tmp_path, "encoder")
-    assert "a" not in again
-    assert "b" in again
+    assert ["a" in again, "b" in again] == [False, True]
     again.add(["a"], features([3]))
     assert_item(again.get(["a"]), 0, features([3]), 0)
 
 
-def test_one_key_for_each_item(tmp_path: Path) -> None:
-    with pytest.raises(ShapeError):
-        FeatureCache(tmp_path, "encoder").add(["a"], features([3, 5]))
+@pytest.mark.parametrize(("free_bytes", "fits"), [(543, False), (544, True)])
+def test_a_card_holds_what_takes_a_quarter_of_its_free_memory(
+    cache: FeatureCache, free_bytes: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All items have 17 tokens of 4 numbers in half precision, 136 bytes."""
+    copied: list[torch.device] = []
 
+    def copy(_: FeatureCache, keys: list[str], device: torch.device) -> str:
+        assert keys == KEYS
+        copied.append(device)
+        return "resident"
 
-def test_the_key_depends_on_content_and_variant() -> None:
-    keys = {content_digest(*args) for args in ((b"x",), (b"y",), (b"x", "mirrored"))}
-    assert len(keys) == 3
-    assert content_digest(b"x") == content_digest(b"x", "")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free_bytes, 10**9))
+    monkeypatch.setattr(feature_cache, "ResidentFeatures", copy)
+    card = torch.device("cuda", 0)
+    assert fastest_source(cache, KEYS, card) == ("resident" if fits else cache)
+    assert copied == ([card] if fits else [])
+    assert fastest_source(cache, KEYS, PROCESSOR) is cache

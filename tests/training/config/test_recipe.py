@@ -9,7 +9,7 @@ import pytest
 
 from aladin_network.errors import ConfigError
 from aladin_training.config.recipe import load_recipe
-from aladin_training.config.shipped import recipes_folder
+from aladin_training.config.shipped import find_recipe, recipes_folder, shipped_recipes
 from aladin_training.config.stage import task_kind
 from aladin_training.config.toml_files import variants_of
 from aladin_training.tasks import TASKS
@@ -25,6 +25,42 @@ def test_every_shipped_recipe_loads(path: Path) -> None:
         for stage in load_recipe(path, settings).stage:
             assert {task_kind(name) for name in stage.tasks} <= TASKS.keys()
             build_tasks(stage)
+
+
+def test_every_shipped_recipe_has_a_name_and_a_summary() -> None:
+    recipes = {each.name: each for each in shipped_recipes()}
+    assert {"demo", "flickr8k", "finetune-clip", "compare/mh"} <= set(recipes)
+    # Those that are only extended have no name.
+    assert set(recipes).isdisjoint({"flickr8k-base", "aladin-base", "pair-base"})
+    for each in recipes.values():
+        assert each.summary and not each.summary.startswith("#")
+        assert each.path == recipes_folder() / f"{each.name}.toml"
+
+
+def test_a_name_finds_its_recipe_unless_a_file_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("demo", "demo.toml"):
+        assert load_recipe(find_recipe(name)).name == "demo"
+    own = tmp_path / "demo"
+    own.write_text("# mine\n")
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe("demo") == Path("demo")
+    assert find_recipe(own) == own
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("flikr8k", "flikr8k: no such recipe.*did you mean 'flickr8k'"),
+        # As in a checkout, from where a wheel was installed.
+        ("elsewhere/recipes/flickr8k.toml", "did you mean 'flickr8k'"),
+        ("/nowhere/x.toml", "`aladin train --list` names$"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_a_suggestion(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        find_recipe(name)
 
 
 def test_overrides_reach_tables_and_stages_by_name(recipe_path: Path) -> None:
@@ -63,18 +99,15 @@ def test_extended_tables_and_stages_are_completed_and_new_stages_appended(
         ('extends = "gone.toml"', "no such recipe"),
         ('extends = "recipe.toml"', "a file cannot extend itself"),
         ("extends = 3", "expected the name of a file"),
+        (None, "no such recipe"),
     ],
 )
-def test_unreadable_recipes_are_named(text: str, message: str, tmp_path: Path) -> None:
+def test_unreadable_recipes_are_named(text: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
-    path.write_text(text)
+    if text is not None:
+        path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_recipe(path)
-
-
-def test_missing_recipe_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such recipe"):
-        load_recipe(tmp_path / "none.toml")
 
 
 CHAIN = """
@@ -113,24 +146,16 @@ def chain(recipe_path: Path, tmp_path: Path) -> Path:
         ("student", ["joint", "student"]),
         ("peer", ["joint", "peer"]),
         ("boosted", ["joint", "student", "peer", "boosted"]),
-        ("later", ["joint", "student", "peer", "boosted", "later"]),
+        (None, ["joint", "student", "peer", "boosted", "later"]),
     ],
 )
-def test_a_named_final_stage_leaves_out_what_it_does_not_need(
-    final: str, trained: list[str], chain: Path
+def test_a_final_stage_leaves_out_what_it_does_not_need(
+    final: str | None, trained: list[str], chain: Path
 ) -> None:
-    recipe = load_recipe(chain, [f"final={final}", "final.lr=0.25"])
+    recipe = load_recipe(chain, [*([f"final={final}"] if final else []), "final.lr=0.25"])
     assert [stage.name for stage in recipe.stage] == trained
-    assert recipe.final_stage.name == final
-    assert recipe.final_stage.lr == 0.25
-
-
-def test_without_a_named_final_stage_all_are_trained(chain: Path) -> None:
-    assert len(load_recipe(chain).stage) == 5
-    assert load_recipe(chain).final_stage.name == "later"
-
-
-def test_faults_of_stages_that_are_left_out_are_named_nevertheless(chain: Path) -> None:
+    assert (recipe.final_stage.name, recipe.final_stage.lr) == (trained[-1], 0.25)
+    # Faults of stages that are left out are named nevertheless.
     with pytest.raises(ConfigError, match="epochs is 0"):
         load_recipe(chain, ["final=joint", "stage.later.epochs=0"])
 
@@ -165,19 +190,14 @@ def test_a_variant_is_the_recipe_with_its_settings_and_name(variants: Path) -> N
     assert short.final_stage.lr == 0.5
 
 
-def test_settings_apply_to_the_chosen_variant(variants: Path) -> None:
+def test_settings_apply_to_the_chosen_variant_which_a_file_may_name(variants: Path) -> None:
     overrides = ["stage.joint.epochs=2", "variant=wide", "name=mine"]
     recipe = load_recipe(variants, overrides)
     assert (recipe.name, recipe.stage[0].epochs, recipe.data.mirror) == ("mine", 2, False)
-
-
-def test_a_file_may_name_the_variant_to_use_by_default(variants: Path) -> None:
     variants.write_text('variant = "short"\n' + variants.read_text())
     assert load_recipe(variants).name == "table-short"
     assert load_recipe(variants, ["variant=plain"]).name == "table-plain"
-
-
-def test_variants_are_not_those_of_a_file_that_extends_theirs(variants: Path) -> None:
+    # Variants are not those of a file that extends theirs.
     other = variants.with_name("other.toml")
     other.write_text('variant = "x"\nextends = "table.toml"\n[variants.x]\nseed = 3\n')
     assert variants_of(other) == ("x",)

@@ -13,6 +13,7 @@ from aladin_training.config.recipe import load_recipe
 from aladin_training.tasks.joint import build_tasks
 
 QUINTUPLET = {"matching_quintuplet": {"loss": "offline_quintuplet"}}
+BOOSTING = {"matching_boosting": {"loss": "boosting"}}
 STREAM = {"data.stream.shuffle": 64}
 CACHED = {"mode": "last", "layers": 1, "cached": True}
 
@@ -97,6 +98,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (anchors("momentum", decays=[]), r"decays are \(\), expected values in \[0, 1\]"),
     (anchors("momentum", decays=[1.5]), r"decays are \(1.5,\), expected values in \[0, 1\]"),
     (anchors("offline", checkpoints=["x"], model_ids=["a", "b"]), "as many model_ids as checkpoi"),
+    (
+        of_stage(tasks=BOOSTING) | anchors("offline", stages=["nowhere"]),
+        "'nowhere' is not an earlier stage",
+    ),
+    (
+        of_stage(tasks={"matching_boosting": {"loss": "triplet"}})
+        | anchors("momentum", decays=[0.5]),
+        "anchor_scores",
+    ),
     (anchors("offline"), "the offline scenario needs stages or checkpoints"),
     (anchors("online"), "the online scenario needs stages$"),
     (anchors("online", stages=["random"]), "boosting or imitation and anchors require each other"),

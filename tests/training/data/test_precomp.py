@@ -75,16 +75,13 @@ def test_rows_that_stand_there_once_a_caption(
         np.testing.assert_array_equal(store.read(record.id).vectors, IMAGES[row])
 
 
-def test_as_many_photos_as_captions(tmp_path: Path) -> None:
+def test_as_many_photos_as_captions_are_a_photo_each(tmp_path: Path) -> None:
     images = np.random.default_rng(1).normal(size=(20, 3, 5)).astype(np.float32)
     records = read_records(write(tmp_path, "test", images), "test", require_photos=False)
     assert [record.captions for record in records] == [(f"caption {row}",) for row in range(20)]
     np.testing.assert_array_equal(open_regions(tmp_path).read("test/19").vectors, images[19])
-
-
-def test_there_are_no_photos_for_networks_that_read_them(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"train_caps\.txt: no such photo: .*train/0"):
-        read_records(write(tmp_path, "train"))
+    with pytest.raises(DataError, match=r"test_caps\.txt: no such photo: .*test/0"):
+        read_records(tmp_path)  # as for networks that read photos
 
 
 @pytest.mark.parametrize(
@@ -92,31 +89,32 @@ def test_there_are_no_photos_for_networks_that_read_them(tmp_path: Path) -> None
     [
         (IMAGES, 19, None, r"train_caps\.txt: .* the 4 rows of train_ims\.npy; found 19 lines"),
         (IMAGES, 0, None, r"train_caps\.txt: .*found 0 lines"),
+        (IMAGES, b"\xff\n", None, r"train_caps\.txt: not UTF-8 at byte 1"),
+        (IMAGES, None, None, r"train_caps\.txt: No such file"),
         (IMAGES, 20, ["1", "2"], r"train_ids\.txt: expected an id for each of 4 .* 20 .* found 2"),
         (IMAGES, 20, ["1", "2", "2", "4"], r"train_ids\.txt: expected an id of its own .* '2'"),
         (IMAGES[0], 15, None, r"train_ims\.npy: expected an array .*found \(3, 5\)"),
         (IMAGES[:0], 20, None, r"train_ims\.npy: expected an array .*found \(0, 3, 5\)"),
+        (b"garbage", 20, None, r"train_ims\.npy: expected an array of numbers"),
     ],
 )
-def test_folders_that_do_not_fit_together(
-    tmp_path: Path, images: np.ndarray, captions: int, ids: list[str] | None, reason: str
+def test_files_that_are_damaged_or_do_not_fit_together_are_refused(
+    tmp_path: Path,
+    images: np.ndarray | bytes,
+    captions: int | bytes | None,
+    ids: list[str] | None,
+    reason: str,
 ) -> None:
-    write(tmp_path, "train", images, captions, ids)
+    write(tmp_path, "train", ids=ids, captions=captions if isinstance(captions, int) else 20)
+    if isinstance(images, bytes):
+        (tmp_path / "train_ims.npy").write_bytes(images)
+    else:
+        np.save(tmp_path / "train_ims.npy", images)
+    if isinstance(captions, bytes):
+        (tmp_path / "train_caps.txt").write_bytes(captions)
+    elif captions is None:
+        (tmp_path / "train_caps.txt").unlink()
     with pytest.raises(DataError, match=reason):
         read_records(tmp_path, require_photos=False)
     with pytest.raises(DataError, match=reason):
-        open_regions(tmp_path)
-
-
-def test_files_that_are_missing_or_damaged(tmp_path: Path) -> None:
-    write(tmp_path, "train")
-    (tmp_path / "train_ims.npy").write_bytes(b"garbage")
-    with pytest.raises(DataError, match=r"train_ims\.npy: expected an array of numbers"):
-        open_regions(tmp_path)
-    write(tmp_path, "train")
-    (tmp_path / "train_caps.txt").write_bytes(b"\xff\n")
-    with pytest.raises(DataError, match=r"train_caps\.txt: not UTF-8 at byte 1"):
-        open_regions(tmp_path)
-    (tmp_path / "train_caps.txt").unlink()
-    with pytest.raises(DataError, match=r"train_caps\.txt: No such file"):
         open_regions(tmp_path)

@@ -1,15 +1,24 @@
-"""Captions are true of their scene alone: checked by reading the English back."""
+"""Captions and queries are true of their scenes alone: checked by reading the English back."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
+from functools import partial
 from random import Random
 
 import pytest
 
-from aladin_training.demo.captions import Statement, write_captions
+from aladin_training.demo.captions import write_captions
 from aladin_training.demo.layout import COLOURS, SHAPES, Scene, SceneObject, deal_group
+from aladin_training.demo.queries import (
+    SceneQuery,
+    colour_shape_queries,
+    foreign_queries,
+    read_scene,
+    right_scenes,
+)
 
 SIZES = {"small": "small", "little": "small", "tiny": "small"} | {
     "big": "big", "large": "big", "huge": "big"
@@ -92,40 +101,9 @@ RED_ABOVE_BLUE = Scene(
 )
 
 
-def statement(
-    *things: dict[str, str], relation: str | None = None, background: str | None = None
-) -> Statement:
-    return Statement(things=things, relation=relation, background=background)
-
-
-def mention(shape: str, **attributes: str) -> dict[str, str]:
-    return {"shape": shape, **attributes}
-
-
-@pytest.mark.parametrize(
-    ("said", "holds"),
-    [
-        (statement(mention("circle", colour="red"), mention("square", colour="blue")), True),
-        (statement(mention("circle", colour="blue"), mention("square", colour="red")), False),
-        (statement(mention("circle"), mention("square", pattern="striped")), True),
-        (statement(mention("circle", pattern="striped"), mention("square")), False),
-        (statement(mention("circle"), mention("square"), relation="above"), True),
-        (statement(mention("square"), mention("circle"), relation="above"), False),
-        (statement(mention("square"), mention("circle"), relation="below"), True),
-        (statement(mention("circle"), background="sea"), True),
-        (statement(mention("circle"), background="snow"), False),
-        (statement(mention("star")), False),
-    ],
-)
-def test_a_statement_holds_of_a_red_circle_above_a_striped_blue_square(
-    said: Statement, holds: bool
-) -> None:
-    assert said.holds(RED_ABOVE_BLUE) is holds
-
-
 def test_captions_are_true_of_their_scene_and_of_no_look_alike() -> None:
     random = Random(1)
-    written = 0
+    written: list[str] = []
     for _ in range(60):
         group = deal_group(random, 4)
         for number, scene in enumerate(group):
@@ -134,11 +112,18 @@ def test_captions_are_true_of_their_scene_and_of_no_look_alike() -> None:
             if captions is None:
                 continue
             assert len(set(captions)) == 5
-            written += 1
+            written += captions
             for caption in captions:
+                query = SceneQuery.read(caption)
+                assert query is not None
                 assert is_true(caption, scene), caption
-                assert not any(is_true(caption, other) for other in look_alikes), caption
-    assert written > 120  # few groups deal the same hand twice
+                assert query.holds(scene)
+                assert not any(map(partial(is_true, caption), look_alikes)), caption
+                assert not any(map(query.holds, look_alikes))
+    assert len(written) > 600  # few groups deal the same hand twice
+    text = " . ".join(written)
+    assert re.search(r"\ban orange", text)
+    assert not re.search(r"\ba (?=[aeiou])|\ban (?=[^aeiou])", text)
 
 
 def test_a_bag_of_words_fits_the_look_alike_as_well() -> None:
@@ -160,11 +145,71 @@ def test_identical_scenes_leave_nothing_to_say() -> None:
     assert write_captions(Random(0), RED_ABOVE_BLUE, [RED_ABOVE_BLUE], 1) is None
 
 
-def test_articles_agree_with_the_next_word() -> None:
-    random = Random(2)
-    text = ""
-    for _ in range(40):
-        scene = deal_group(random, 1)[0]
-        text += " . ".join(write_captions(random, scene, [], 5) or []) + " . "
-    assert re.search(r"\ban orange", text)
-    assert not re.search(r"\ba (?=[aeiou])|\ban (?=[^aeiou])", text)
+SCENE = Scene(
+    background="snow",
+    objects=(thing("circle", "red", 0.2, 0.5), thing("star", "blue", 0.8, 0.5, "striped")),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("a red circle", True),
+        ("Red circle.", True),
+        ("circle", True),
+        ("red", True),
+        ("a large plain red circle", True),
+        ("a blue star with stripes", True),
+        ("stripes", True),
+        ("a red circle to the left of a striped star", True),
+        ("a red circle and a blue star in winter", True),
+        ("the snow", True),
+        ("a blue circle", False),
+        ("a small circle", False),
+        ("a red circle with stripes", False),
+        ("a red circle to the right of a blue star", False),
+        ("a circle and a circle", False),
+        ("a red circle on the beach", False),
+        ("a brown circle", False),
+        ("a red hexagon", False),
+    ],
+)
+def test_a_query_holds_if_all_its_words_are_true(text: str, holds: bool) -> None:
+    assert right_scenes([text], [SCENE]).tolist() == [[holds]]
+
+
+def test_foreign_queries_have_one_word_that_no_scene_has() -> None:
+    known = list(colour_shape_queries())
+    assert len(known) == len(COLOURS) * len(SHAPES)
+    assert all(SceneQuery.read(text) is not None for text in known)
+    foreign = list(foreign_queries())
+    assert not set(foreign) & set(known)
+    assert all(SceneQuery.read(text) is None for text in foreign)
+    assert "an orange hexagon" in foreign
+
+
+def test_words_that_name_something_know_their_thing() -> None:
+    text = "Here we see a small red circle to the left of a star with a checker pattern at night"
+    query = SceneQuery.read(text)
+    assert query is not None
+    words = [(text[start:].split()[0], thing) for start, thing in query.named]
+    assert words == [
+        ("small", 0),
+        ("red", 0),
+        ("circle", 0),
+        ("star", 1),
+        ("checker", 1),
+        ("pattern", 1),
+    ]
+
+
+def test_a_query_means_every_order_of_objects_that_it_is_true_of() -> None:
+    assert read_scene({"scene": dataclasses.asdict(SCENE)}) == SCENE
+    query = SceneQuery.read("something red")
+    assert query is None  # "something" is no word of the scenes
+    plain, striped = SCENE.objects
+    asked = {"a big circle": [(plain,)], "big": [(plain,), (striped,)], "a small star": []}
+    for text, meant in asked.items():
+        query = SceneQuery.read(text)
+        assert query is not None
+        assert list(query.meant(SCENE)) == meant

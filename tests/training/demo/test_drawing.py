@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from random import Random
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 from aladin_training.demo.drawing import draw_background, draw_scene
-from aladin_training.demo.layout import BACKGROUNDS, COLOURS, PATTERNS, SHAPES, Scene, SceneObject
+from aladin_training.demo.layout import BACKGROUNDS, PATTERNS, SHAPES, Scene, SceneObject
 
 HUES = {"red": 0, "orange": 21, "yellow": 35, "green": 95, "blue": 157, "purple": 196, "pink": 237}
 
@@ -58,16 +59,13 @@ def test_patterns_look_different() -> None:
     assert all(saturations[pattern] > 40 for pattern in PATTERNS if pattern != "plain")
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_have_different_silhouettes(shape: str) -> None:
-    def mask(name: str) -> np.ndarray:
-        picture = draw_scene(Random(0), one_object(shape=name), 96)
-        return np.asarray(picture.convert("HSV"))[..., 1] > 150
-
-    own = mask(shape)
-    for other in SHAPES:
-        overlap = (own & mask(other)).sum() / (own | mask(other)).sum()
-        assert (overlap == 1) if other == shape else (overlap < 0.9), other
+def test_shapes_have_different_silhouettes() -> None:
+    masks: dict[str, np.ndarray] = {}
+    for shape in SHAPES:
+        picture = draw_scene(Random(0), one_object(shape=shape), 96)
+        masks[shape] = np.asarray(picture.convert("HSV"))[..., 1] > 150
+    for (one, own), (other, theirs) in combinations(masks.items(), 2):
+        assert (own & theirs).sum() / (own | theirs).sum() < 0.9, (one, other)
 
 
 def test_backgrounds_of_one_kind_differ_and_repeat_with_the_seed() -> None:
@@ -76,9 +74,3 @@ def test_backgrounds_of_one_kind_differ_and_repeat_with_the_seed() -> None:
         assert first.size == (48, 48)
         assert first.tobytes() == draw_background(Random(1), kind, 48).tobytes()
         assert first.tobytes() != draw_background(Random(2), kind, 48).tobytes()
-
-
-def test_every_colour_and_pattern_can_be_drawn() -> None:
-    for colour in COLOURS:
-        for pattern in PATTERNS:
-            draw_scene(Random(0), one_object(colour=colour, pattern=pattern, shape="moon"), 32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from aladin_network.errors import ConfigError
 from aladin_network.photos.decoding import read_image
+from aladin_network.types import NullProgress
 from aladin_training.data import read_records
 from aladin_training.demo import scenes as module
 from aladin_training.demo.scenes import draw_data_set
@@ -38,31 +40,31 @@ def test_scenes_of_a_group_stand_together_in_one_split(file: Path) -> None:
         return str([sorted(thing[name] for thing in objects) for name in attributes])
 
     for split, sizes in (("train", [4, 4, 4, 4, 4, 2]), ("val", [4, 4]), ("test", [4, 4, 2])):
-        bags = [bag(record) for record in read_records(file, split)]
-        assert [len(list(run)) for run in _runs(bags)] == sizes
+        bags = itertools.groupby(map(bag, read_records(file, split)))
+        assert [len(list(run)) for _, run in bags] == sizes
 
 
-def _runs(values: list[str]) -> list[list[str]]:
-    runs: list[list[str]] = []
-    for value in values:
-        if runs and runs[-1][0] == value:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    return runs
+def test_the_same_arguments_draw_the_same_files_and_another_seed_others(tmp_path: Path) -> None:
+    small = {"scenes": 6, "val_scenes": 2, "test_scenes": 2}
+    units: list[str] = []
+    done: list[int] = []
 
+    class Recorder(NullProgress):
+        def start(self, total: int | None, unit: str) -> None:
+            units.append(f"{total} {unit}")
 
-def test_the_same_arguments_draw_the_same_files(file: Path, tmp_path: Path) -> None:
-    again = draw_data_set(tmp_path, scenes=40, val_scenes=8, test_scenes=10, seed=3)
-    assert again.read_bytes() == file.read_bytes()
-    for line in again.read_text().splitlines():
+        def advance(self, count: int = 1) -> None:
+            done.append(count)
+
+    once, again, other = (
+        draw_data_set(tmp_path / name, seed=seed, progress=Recorder(), **small)
+        for name, seed in (("once", 3), ("again", 3), ("other", 4))
+    )
+    assert once.read_bytes() == again.read_bytes() != other.read_bytes()
+    for line in once.read_text().splitlines():
         image = json.loads(line)["image"]
-        assert (tmp_path / image).read_bytes() == (file.parent / image).read_bytes()
-
-
-def test_another_seed_draws_another_set(file: Path, tmp_path: Path) -> None:
-    other = draw_data_set(tmp_path, scenes=40, val_scenes=8, test_scenes=10, seed=4)
-    assert other.read_bytes() != file.read_bytes()
+        assert (once.parent / image).read_bytes() == (again.parent / image).read_bytes()
+    assert (units, sum(done)) == (["6 scenes"] * 3, 18)
 
 
 def test_an_interrupted_drawing_leaves_no_list(
@@ -77,25 +79,6 @@ def test_an_interrupted_drawing_leaves_no_list(
     with pytest.raises(KeyboardInterrupt):
         draw_data_set(tmp_path, scenes=6, val_scenes=2, test_scenes=2, seed=1)
     assert [path.name for path in tmp_path.iterdir()] == ["images"]
-
-
-def test_progress_is_told_of_every_scene(tmp_path: Path) -> None:
-    class Recorder:
-        total = done = 0
-
-        def start(self, total: int | None, unit: str) -> None:
-            assert unit == "scenes"
-            self.total = total or 0
-
-        def advance(self, count: int = 1) -> None:
-            self.done += count
-
-        def note(self, **numbers: float | str) -> None:
-            del numbers
-
-    recorder = Recorder()
-    draw_data_set(tmp_path, scenes=6, val_scenes=2, test_scenes=2, progress=recorder)
-    assert (recorder.total, recorder.done) == (6, 6)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 
 from aladin_network.types import NullProgress
 from aladin_training.config.recipe import Recipe, load_recipe
-from aladin_training.data import read_records
 from aladin_training.stages import preparation
 from aladin_training.stages.preparation import PreparedRun, prepare_run
 from aladin_training.stages.set_memory import SetMemory
@@ -55,20 +54,18 @@ def test_other_weights_data_or_precision_make_other_sets(
         assert ours is not theirs
 
 
-def test_files_are_read_once(
+def test_files_are_read_once_with_a_memory_and_anew_without(
     frozen: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, recipe = SetMemory(), frozen()
-    prepare_run(recipe, NullProgress(), memory=memory)
+    alone = prepare_run(recipe, NullProgress())
+    first = prepare_run(recipe, NullProgress(), memory=memory)
+    assert first.train_set is not alone.train_set
     monkeypatch.setattr(preparation, "read_records", None)
-    prepared = prepare_run(recipe, NullProgress(), memory=memory)
-    records = read_records(Path(recipe.data.source), recipe.data.train_split)
-    assert [each.id for each in prepared.train_set.records] == [each.id for each in records]
-
-
-def test_a_run_without_memory_reads_anew(frozen: Callable[..., Recipe]) -> None:
-    runs = [prepare_run(frozen(), NullProgress()) for _ in range(2)]
-    assert runs[0].train_set is not runs[1].train_set
+    again = prepare_run(dataclasses.replace(recipe, name="two"), NullProgress(), memory=memory)
+    assert again.train_set.digest == alone.train_set.digest
+    ours, theirs = (each.model.state_dict().values() for each in (again, alone))
+    assert all(value.equal(other) for value, other in zip(ours, theirs, strict=True))
 
 
 def test_the_oldest_is_forgotten() -> None:
@@ -79,20 +76,3 @@ def test_the_oldest_is_forgotten() -> None:
             number
         )
     assert made == [*range(13), 0]
-
-
-def test_recipes_that_only_differ_in_their_stages_train_alike_with_and_without_memory(
-    frozen: Callable[..., Recipe],
-) -> None:
-    recipe = frozen()
-    memory = SetMemory()
-    for name in ("one", "two"):
-        prepared = prepare_run(
-            dataclasses.replace(recipe, name=name), NullProgress(), memory=memory
-        )
-    alone = prepare_run(recipe, NullProgress())
-    for ours, theirs in zip(
-        prepared.model.state_dict().values(), alone.model.state_dict().values(), strict=True
-    ):
-        assert ours.equal(theirs)
-    assert prepared.train_set.digest == alone.train_set.digest

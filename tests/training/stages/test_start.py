@@ -13,7 +13,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.types import NullProgress
-from aladin_training.config.recipe import Recipe, load_recipe
+from aladin_training.config.recipe import load_recipe
 from aladin_training.config.shipped import recipes_folder
 from aladin_training.stages.preparation import prepare_run, with_recorded_ids
 from aladin_training.stages.run import is_run_of, run_recipe
@@ -136,9 +136,3 @@ def test_the_shipped_recipe_tunes_a_checkpoint(
     # Both networks' one layer: four matrices of attention and two of the feed-forward block.
     assert len(changed) == 12
     assert all(".layer.0." in name or ".layers.0." in name for name in changed)
-
-
-def test_a_recipe_needs_a_network(recipe_path: Path) -> None:
-    recipe = load_recipe(recipe_path)
-    with pytest.raises(ConfigError, match=r"either a \[model\] or a start"):
-        Recipe(name="none", data=recipe.data, stage=recipe.stage)

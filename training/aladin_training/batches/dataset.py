@@ -14,12 +14,10 @@ from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
-from aladin_training.batches.inputs import Caches, InputStore
+from aladin_training.batches.inputs import Caches, InputStore, NetworkInputs, warn_of_long_captions
 from aladin_training.batches.items import check_regions, region_items, usable_photos
-from aladin_training.batches.network_inputs import NetworkInputs, warn_of_long_captions
 from aladin_training.batches.offline_negatives import OfflineNegatives
-from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
-from aladin_training.batches.short_texts import ShortTexts
+from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw, ShortTexts
 from aladin_training.config.stage import StageConfig
 from aladin_training.data import Record
 from aladin_training.data.records import records_digest
@@ -97,11 +95,7 @@ class PairDataset:
     def read_by(
         self, model: AladinModel, others: Mapping[str, AladinModel] | None = None
     ) -> PairDataset:
-        """Return the same set for networks with their present weights.
-
-        The outputs of frozen encoders come from the caches of these encoders, which are filled
-        first if needed; trained encoders read photos and captions.
-        """
+        """Return the same set for networks with their present weights, whose caches it fills."""
         reading = copy.copy(self)
         reading._reader, reading.inputs = model, self._store.inputs_of(model)
         reading._others = {
@@ -164,10 +158,7 @@ class PairDataset:
         keep: Callable[[EncodedBatch], EncodedBatch] = lambda encoding: encoding,
         progress: Progress | None = None,
     ) -> tuple[EncodedBatch, EncodedBatch]:
-        """Encode the images, and the texts in the order of `captions`.
-
-        A large split fills much memory: `keep` reduces each encoded batch to what is needed.
-        """
+        """Encode images, and texts in the order of `captions`; `keep` reduces each batch."""
         device = next(model.parameters()).device
         progress = progress or NullProgress()
         inputs = self.inputs if model is self._reader else self._store.inputs_of(model)

@@ -41,14 +41,7 @@ class _Place(NamedTuple):
 
 
 class PackedFeatures(NamedTuple):
-    """Items one after the other, without padding.
-
-    Attributes:
-        keys: Keys of the items.
-        lengths: Number of tokens of each item, (items,) int64.
-        states: States of all tokens, (tokens of all items, dim) float16.
-        content: Whether a token takes part in the alignment, (tokens of all items,).
-    """
+    """Items one after the other, without padding: states (tokens of all items, dim) float16."""
 
     keys: list[str]
     lengths: npt.NDArray[np.int64]

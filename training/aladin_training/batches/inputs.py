@@ -1,19 +1,15 @@
-"""What a network reads in training: photos and captions, or their cached encoder output.
-
-The output of a frozen encoder comes from a cache, which is filled when a network first needs it;
-a trained encoder reads the photos and captions themselves. Encoders share features only if their
-weights are equal and they compute alike: a digest of the weights, and the number format, are parts
-of the cache's key.
-"""
+"""What a network reads in training: photos and captions, or their cached encoder output."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from PIL import Image
@@ -23,8 +19,11 @@ from aladin_network.config import dump_changes
 from aladin_network.encoders.base import (
     DividedEncoder,
     Features,
+    ImageBatch,
     ImageEncoder,
+    ImageInput,
     LayerStates,
+    TextBatch,
     TextEncoder,
     concatenate_features,
     to_device,
@@ -33,19 +32,132 @@ from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
-from aladin_training.batches.feature_cache import FeatureCache, content_digest, fastest_source
-from aladin_training.batches.items import ImageItems, map_in_threads
-from aladin_training.batches.network_inputs import (
-    CachedPhotos,
-    CachedStates,
-    CachedTexts,
-    NetworkInputs,
-    PhotoInputs,
-    ReadPhotos,
-    TokenisedTexts,
-    preprocess,
+from aladin_training.batches.feature_cache import (
+    FeatureCache,
+    FeatureSource,
+    content_digest,
+    fastest_source,
 )
+from aladin_training.batches.items import ImageItems, map_in_threads
 from aladin_training.parallel.numerics import Precision, chosen_dtype, mixed_precision
+
+logger = logging.getLogger(__name__)
+
+CUT = "are longer than the network reads, and cut (max_tokens of its text encoder)"
+
+_TEXTS_A_PART = 4096
+
+
+class PhotoInputs(Protocol):
+    """Photos by row, in several views."""
+
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> ImageBatch | Features:
+        """Return a batch for `AladinModel.encode_images`; view 0 is the photo itself."""
+        ...
+
+
+class TextInputs(Protocol):
+    """Captions by row."""
+
+    def get(self, rows: Sequence[int]) -> TextBatch | Features:
+        """Return a batch for `AladinModel.encode_texts`."""
+        ...
+
+
+@dataclass(frozen=True)
+class CachedPhotos:
+    """Cached output of an image encoder."""
+
+    features: FeatureSource
+    items: ImageItems
+
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> Features:
+        """Return the cached features of a batch; in place of a new crop, those of the photo."""
+        own = self.items.views
+        return self.features.get(
+            [
+                self.items.key(row, view if view < own else 0)
+                for row, view in zip(rows, views, strict=True)
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class CachedStates:
+    """Cached states that enter the last layers of an image encoder, which are trained."""
+
+    features: FeatureSource
+    items: ImageItems
+
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> LayerStates:
+        """Return the cached states of a batch."""
+        return LayerStates(CachedPhotos(self.features, self.items).get(rows, views).states)
+
+
+@dataclass(frozen=True)
+class ReadPhotos:
+    """Photos that are read and preprocessed batch by batch, for encoders that are trained.
+
+    Only the photos that threads are working on are held in memory decoded.
+    """
+
+    encoder: ImageEncoder
+    items: ImageItems
+
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> ImageBatch:
+        """Return a batch of the encoder's input."""
+        return self.encoder.collate(
+            list(map_in_threads(list(zip(rows, views, strict=True)), self._one))
+        )
+
+    def _one(self, place: tuple[int, int]) -> ImageInput:
+        row, view = place
+        return preprocess(self.encoder, self.items.load(row, [view])[0])
+
+
+@dataclass(frozen=True)
+class CachedTexts:
+    """Cached output of a text encoder."""
+
+    features: FeatureSource
+    keys: list[str]
+
+    def get(self, rows: Sequence[int]) -> Features:
+        """Return the cached features of a batch."""
+        return self.features.get([self.keys[row] for row in rows])
+
+
+@dataclass(frozen=True)
+class TokenisedTexts:
+    """Captions that are tokenised batch by batch, for encoders that are trained."""
+
+    encoder: TextEncoder
+    texts: list[str]
+
+    def get(self, rows: Sequence[int]) -> TextBatch:
+        """Return the tokens of a batch; captions that are too long for the network are cut."""
+        return self.encoder.preprocess([self.texts[row] for row in rows], truncate=True)
+
+
+def warn_of_long_captions(encoder: TextEncoder, captions: Sequence[str]) -> None:
+    """Log how many captions are longer than a network reads: they are cut."""
+    parts = range(0, len(captions), _TEXTS_A_PART)
+    count = sum(encoder.count_too_long(captions[n : n + _TEXTS_A_PART]) for n in parts)
+    if count:
+        logger.warning("%d of %d captions %s", count, len(captions), CUT)
+
+
+class NetworkInputs(NamedTuple):
+    """Inputs of one network."""
+
+    photos: PhotoInputs
+    texts: TextInputs
+
+
+def preprocess(encoder: ImageEncoder, item: Image.Image | RegionSet) -> ImageInput:
+    """Preprocess a photo, its regions, or a document, whichever the encoder reads."""
+    return encoder.preprocess(cast(Image.Image, item))
+
 
 PHOTOS_A_PART = 64
 TEXTS_A_PART = 512
@@ -56,14 +168,10 @@ _PHOTOS_AT_A_TIME_ON_GPU = 32
 
 
 class Caches(NamedTuple):
-    """How and where the outputs of frozen encoders are kept.
+    """How and where the outputs of frozen encoders are kept, in float16 at any precision.
 
-    Attributes:
-        root: Folder of all caches.
-        precision: Precision of the encoders; the caches hold float16 in any case.
-        last_layers: Number of the image encoder's last layers that some network is trained from,
-            on cached states; frozen encoders are then computed from these states, too. None if
-            there is no such network.
+    `last_layers` is the number of the image encoder's last layers that some network is trained
+    from, on cached states; frozen encoders are then computed from these states, too.
     """
 
     root: Path
@@ -76,11 +184,7 @@ class Caches(NamedTuple):
         return self.open(encoder, image_digest(encoder), how)
 
     def open(self, encoder: Encoder, digest: str, how: str = "") -> FeatureCache:
-        """Open the cache of what an encoder computes in one way, which is a part of its key.
-
-        Features in half precision, and those computed from cached states, which are rounded to
-        float16, differ from others. The digest is that of everything else that determines them.
-        """
+        """Open the cache of what an encoder computes in one way, which is a part of its key."""
         dtype = chosen_dtype(self.precision, _device(encoder))
         return FeatureCache(self.root, f"{digest}:{dtype}{how}")
 

@@ -53,10 +53,7 @@ def view_name(names: Sequence[str], view: int) -> str:
 
 
 def draw_view(views: int, new_crops: float, generator: random.Random) -> int:
-    """Draw the number of the view in which a photo is shown; those from `views` on are new crops.
-
-    Without new crops, the generator is used once.
-    """
+    """Draw the view of a photo, from `views` on a new crop; without such, one number is drawn."""
     if new_crops and generator.random() < new_crops:
         return views + generator.randrange(_NEW_CROPS)
     return generator.randrange(views)
@@ -104,13 +101,7 @@ class ImageItems(Protocol):
 
 @dataclass(frozen=True)
 class PhotoItems:
-    """Photos on disk.
-
-    Attributes:
-        files: Where the photos' bytes are.
-        names: Names of the views, see `view_names`.
-        keys: Digests as ``keys[view][row]``.
-    """
+    """Photos on disk, in named views, with digests as ``keys[view][row]``."""
 
     files: list[PhotoFile]
     names: list[str]
@@ -143,10 +134,7 @@ def usable_photos(
     cache: FeatureCache | None,
     progress: Progress,
 ) -> tuple[PhotoItems, list[int]]:
-    """Return the photos that can be decoded, and their rows; others are skipped with a warning.
-
-    Those in the cache of an encoder have been decoded before. More than half have to be usable.
-    """
+    """Return the photos that can be decoded, and their rows; others are skipped with a warning."""
 
     def look(file: PhotoFile) -> list[str] | ImageError:
         try:
@@ -183,12 +171,7 @@ def map_in_threads(items: Sequence[S], work: Callable[[S], T]) -> Iterator[T]:
 
 @dataclass(frozen=True)
 class RegionItems:
-    """Ready-made regions of photos, read on demand; see `ImageItems`.
-
-    Attributes:
-        store: Store of the regions.
-        keys: Keys of the photos' regions, by row.
-    """
+    """Ready-made regions of photos, read on demand; see `ImageItems`."""
 
     store: RegionStore
     keys: list[str]
@@ -231,15 +214,7 @@ def with_detector(config: ModelConfig, store: RegionStore) -> ModelConfig:
 
 
 def check_regions(encoder: PhotoReader, store: RegionStore | None) -> None:
-    """Refuse photos for a network that reads regions, and regions for one that reads photos.
-
-    Args:
-        encoder: Image encoder of the network.
-        store: The given regions, or None if there are none.
-
-    Raises:
-        InputError: If the network reads the other kind.
-    """
+    """Refuse photos for a network that reads regions, and regions for one that reads photos."""
     if encoder.reads == "regions" and store is None:
         raise InputError(
             "this network reads regions, not photos: expected ready-made ones, by "

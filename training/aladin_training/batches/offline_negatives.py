@@ -53,16 +53,7 @@ _FACTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class MinedFrom:
-    """Everything that determines the content of the lists.
-
-    Attributes:
-        data: Digest of the photos and captions and of their order, see `PairDataset.digest`.
-        model_id: Id of the checkpoint that scored, see `aladin_network.checkpoint.Checkpoint`; None
-            in an expectation that accepts any network.
-        score: Score of that network by which they rank.
-        num_texts: Captions requested for each photo.
-        num_images: Photos requested for each caption.
-    """
+    """Everything that determines the content of the lists; any network if `model_id` is None."""
 
     data: str
     model_id: str | None
@@ -184,10 +175,7 @@ def save_negatives(path: Path, negatives: OfflineNegatives) -> None:
 
 
 def load_negatives(path: Path, expected: MinedFrom) -> OfflineNegatives:
-    """Read mined lists and check that they belong to the present data and settings.
-
-    Longer lists are not shortened.
-    """
+    """Read mined lists and check that they are of the present data and settings."""
     header, tensors = _read(path)
     found = header.mined_from
     differences = [

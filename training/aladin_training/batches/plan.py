@@ -1,4 +1,4 @@
-"""The pairs of each batch: a pure function of seed, stage and epoch."""
+"""The pairs of each batch, a pure function of seed, stage and epoch, and their shorter texts."""
 
 from __future__ import annotations
 
@@ -6,24 +6,72 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
 from aladin_training.batches.batch import OfflineRows
 from aladin_training.batches.items import draw_view
 from aladin_training.batches.offline_negatives import OfflineNegatives, sample_offline
-from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.config.stage import StageConfig
+from aladin_training.data.phrases import Wording, draw_short_text, meanings_of
+from aladin_training.data.records import Record
 from aladin_training.parallel.distributed import BatchShare
+
+# Shorter texts drawn for a caption, equal ones included. An epoch shows one of them at most, and
+# frozen encoders cache the features of each.
+_VERSIONS = 4
+
+
+class ShortTexts:
+    """Rows behind a data set's texts: shorter texts that follow from its captions.
+
+    A query of two words describes many photos. In a batch, such a text is therefore no negative of
+    a photo whose own captions say as much, see `Wording.holds`.
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        """Draw the texts, always the same ones for the same captions."""
+        captions = [caption for record in records for caption in record.captions]
+        self._first = len(captions)
+        rows: dict[str, int] = {}
+        self._rows_of_caption: list[list[int]] = []
+        for caption in captions:
+            generator = random.Random(caption)
+            drawn = [draw_short_text(caption, generator) for _ in range(_VERSIONS)]
+            self._rows_of_caption.append(
+                [rows.setdefault(text, self._first + len(rows)) for text in drawn if text]
+            )
+        self.texts = list(rows)
+        self._meanings = [meanings_of(text) for text in self.texts]
+        self._wordings = [Wording(record.captions) for record in records]
+
+    def replace(self, captions: Sequence[int], share: float, generator: random.Random) -> list[int]:
+        """Replace a share of the captions, 0 to 1, by shorter texts of their own."""
+        shown: list[int] = []
+        for caption in captions:
+            versions = self._rows_of_caption[caption]
+            is_replaced = generator.random() < share
+            shown.append(generator.choice(versions) if is_replaced and versions else caption)
+        return shown
+
+    def holding(self, photos: Sequence[int], texts: Sequence[int]) -> Bool[Tensor, "photos texts"]:
+        """Mark the pairs whose shorter text, not caption, follows from a caption of the photo."""
+        marked = torch.zeros(len(photos), len(texts), dtype=torch.bool)
+        for place, text in enumerate(texts):
+            if text >= self._first:
+                meanings = self._meanings[text - self._first]
+                marked[:, place] = torch.tensor(
+                    [self._wordings[photo].holds(meanings) for photo in photos]
+                )
+        return marked
+
 
 T = TypeVar("T")
 
 
 class OfflineDraw(NamedTuple):
-    """Mined negatives drawn for the pairs of a batch.
-
-    Attributes:
-        rows: Rows of photos and captions, pair by pair.
-        views_bar: View of each photo of ``rows.images_bar``.
-        views_tilde: View of each photo of ``rows.images_tilde``.
-    """
+    """Mined negatives drawn for the pairs of a batch, and the views of their photos."""
 
     rows: OfflineRows
     views_bar: list[int]
@@ -36,15 +84,7 @@ class OfflineDraw(NamedTuple):
 
 
 class BatchRows(NamedTuple):
-    """One batch of photos with K captions each.
-
-    Attributes:
-        photos: B rows of training photos.
-        captions: B * K rows of training captions, or of shorter texts in their place; those of
-            ``photos[n]`` start at n * K.
-        views: View of each photo, see `draw_view`; 0 is the photo itself.
-        offline: Mined negatives of the B pairs, if the stage uses them.
-    """
+    """One batch of photos with K captions each; those of ``photos[n]`` start at n * K."""
 
     photos: list[int]
     captions: list[int]
@@ -64,9 +104,7 @@ class BatchRows(NamedTuple):
 
 
 def batches_of_epoch(items: int, batch_size: int) -> int:
-    """Return the number of batches of an epoch: a smaller last one is dropped unless it is the only
-    one.
-    """
+    """Return the number of batches; a smaller last one is dropped unless it is the only one."""
     return items // min(batch_size, items)
 
 
@@ -82,10 +120,7 @@ class BatchPlan:
         offline: OfflineNegatives | None = None,
         short_texts: ShortTexts | None = None,
     ) -> None:
-        """Plan a stage; a smaller last batch is dropped unless it is the only one.
-
-        Each photo has at least one caption; the seed is any text.
-        """
+        """Plan a stage; each photo has at least one caption, and the seed is any text."""
         self._captions_of_photo = captions_of_photo
         self._photos = list(range(len(captions_of_photo)))
         if stage.share < 1:

@@ -15,13 +15,7 @@ NUM_IMAGES = 60
 
 
 class Lists(NamedTuple):
-    """What is listed of hard negatives.
-
-    Attributes:
-        score: Score of the network that ranks them.
-        num_texts: Captions listed for each photo.
-        num_images: Photos listed for each caption.
-    """
+    """What is listed of hard negatives: by which score, how many captions and photos of each."""
 
     score: ScoreName = "matching"
     num_texts: int = NUM_TEXTS

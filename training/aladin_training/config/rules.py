@@ -11,10 +11,7 @@ Rule = tuple[bool, str]
 
 
 def check(where: str, rules: Iterable[Rule]) -> None:
-    """Raise a `ConfigError` with the message of the first rule that does not hold.
-
-    Rules are made one by one, so that a later one may rely on those before it.
-    """
+    """Raise a `ConfigError` with the message of the first rule that does not hold."""
     for holds, message in rules:
         if not holds:
             raise ConfigError(f"{where}{message}")

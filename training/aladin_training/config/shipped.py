@@ -12,14 +12,7 @@ from aladin_training.config.toml_files import variants_of
 
 
 class ShippedRecipe(NamedTuple):
-    """A recipe of this package.
-
-    Attributes:
-        name: Name of the recipe: the path of its file below the folder of recipes, without suffix.
-        path: Its file.
-        summary: Its first line, which is a comment.
-        variants: Names of its variants, of which ``--set variant=NAME`` chooses one.
-    """
+    """A recipe of this package: its path's name, its first comment, and its variants by name."""
 
     name: str
     path: Path
@@ -47,13 +40,7 @@ def shipped_recipes() -> list[ShippedRecipe]:
 
 
 def find_recipe(recipe: str | Path) -> Path:
-    """Find a recipe by its path, or by the name of a shipped recipe.
-
-    Args:
-        recipe: Path of a file, or a name such as "flickr8k". A file of that name takes precedence.
-
-    Returns:
-        The recipe's file.
+    """Find a recipe by its path, or else by the name of a shipped one, such as "flickr8k".
 
     Raises:
         ConfigError: If there is neither such a file nor a shipped recipe of that name.

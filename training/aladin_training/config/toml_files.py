@@ -12,10 +12,7 @@ from aladin_network.errors import ConfigError
 
 
 def read_toml(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
-    """Read the complete data of a recipe, not yet checked, with overrides; see `load_recipe`.
-
-    ``variant=NAME`` chooses one of the file's variants, to which the other overrides then apply.
-    """
+    """Read the data of a recipe, unchecked, with a variant and overrides; see `load_recipe`."""
     data = _merged_file(path)
     settings = [_parse_override(override) for override in overrides]
     variants, variant = _pop_variants(data, path), data.pop("variant", None)

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from aladin_network.errors import DataError
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
-from aladin_training.data.folder import read_folder, read_photo
+from aladin_training.data.folder import common_folder, expand, read_folder, read_photo
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.json_files import read_jsonl, read_karpathy
-from aladin_training.data.patterns import common_folder, expand
 from aladin_training.data.precomp import is_precomp, read_precomp
 from aladin_training.data.records import (
     LocatedRecord,
@@ -35,13 +34,7 @@ __all__ = ["KNOWN_FORMATS", "READERS", "Record", "iter_records", "read_records"]
 
 
 class Reader(NamedTuple):
-    """A format of data sets.
-
-    Attributes:
-        name: Name in messages.
-        reads: Tells whether a path is of this format.
-        read: Reads its photos in order, each with the place that errors name.
-    """
+    """A format of data sets, and how its photos are read, in order."""
 
     name: str
     reads: Callable[[Path], bool]

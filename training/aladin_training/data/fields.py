@@ -26,13 +26,7 @@ _KINDS: Mapping[type, str] = {
 
 
 class Place(NamedTuple):
-    """The place that a record was read from.
-
-    Attributes:
-        file: Data file.
-        line: Line from 1, or None if the file is one object.
-        part: Part of that object, e.g. ``images[3]``.
-    """
+    """The place of a record: a line from 1, or a part such as ``images[3]``."""
 
     file: Path
     line: int | None = None
@@ -170,10 +164,7 @@ def download_failed(row: Mapping[str, Any]) -> bool:
 
 
 class Row:
-    """Checked access to the columns of a row, or of a JSON object in its place.
-
-    Of several names for one column, the first that has a value counts.
-    """
+    """Checked access to a row; of several names for one column the first with a value counts."""
 
     def __init__(
         self,

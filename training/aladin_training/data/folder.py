@@ -1,8 +1,10 @@
-"""A folder of photos with captions beside them, or of webdataset's tars."""
+"""A folder of photos with captions beside them, or of webdataset's tars, and patterns of files."""
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,6 +29,53 @@ from aladin_training.data.samples import (
 )
 from aladin_training.data.webdataset import is_tar, read_tar
 
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+
+
+def expand(pattern: Path) -> list[Path]:
+    """List the files of a path, with ``{00000..00099}``, ``{a,b}``, ``*``, ``?`` and ``[...]``."""
+    if pattern.exists():
+        return [pattern]
+    files: list[Path] = []
+    for path in _without_braces(str(pattern)):
+        found = [path] if not glob.has_magic(path) else sorted(glob.glob(path))  # noqa: PTH207
+        files += map(Path, found)
+        if not found or not Path(found[0]).exists():
+            raise DataError(path, None, "no such file or folder")
+    return files
+
+
+def common_folder(pattern: Path) -> Path:
+    """Return the last folder of a path before its first ``{``, ``*``, ``?`` or ``[``."""
+    if pattern.exists():
+        return pattern.parent
+    parts = pattern.parts[:-1]
+    fixed = next((n for n, part in enumerate(parts) if re.search(r"[{*?\[]", part)), len(parts))
+    return Path(*parts[:fixed])
+
+
+def _without_braces(pattern: str) -> list[str]:
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        return [pattern]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    return [
+        path
+        for word in _alternatives(braces.group(1))
+        for path in _without_braces(f"{before}{word}{after}")
+    ]
+
+
+def _alternatives(inside: str) -> list[str]:
+    numbers = _RANGE.fullmatch(inside)
+    if numbers is None:
+        return inside.split(",")
+    first, last = numbers.groups()
+    width = len(first) if first.startswith("0") else 0
+    return [f"{number:0{width}d}" for number in range(int(first), int(last) + 1)]
+
+
 PassedOver = Callable[[Path, str], None]
 # Beginning of the reason for which all that is below a folder is skipped.
 UNREADABLE_FOLDER = "a folder that cannot be read"
@@ -48,17 +97,9 @@ def read_photo(source: Source) -> Iterator[LocatedRecord]:
 def read_folder(source: Source) -> Iterator[LocatedRecord]:
     """Read all photos below a folder, or all tars, sorted by path; hidden files are skipped.
 
-    ``dog.txt`` beside ``dog.jpg`` holds its captions, one on each line, and ``dog.json`` holds
-    other fields; the id is the path in the folder. Photos below the subfolders ``train``, ``val``
-    and ``test`` belong to these splits. Links to folders are not followed. With the rules of a
-    folder as people have it, a tar among photos is skipped.
-
-    Args:
-        source: The folder.
-
-    Raises:
-        DataError: If the folder cannot be read, or a tar; without rules, if there are tars and
-            photos.
+    ``dog.txt`` beside ``dog.jpg`` holds its captions, one a line, and ``dog.json`` other fields;
+    the id is the path in the folder. Links to folders are not followed. With the rules of a folder
+    as people have it, a tar among photos is skipped.
     """
     return _Folder(source).entries()
 
@@ -123,17 +164,9 @@ def walk_files(
 ) -> Iterator[tuple[Path, frozenset[str]]]:
     """Walk the files below a folder, each with the names of all files beside it.
 
-    Files and folders are told apart by the listing of their parent, without a look-up for each.
-
-    Args:
-        folder: Folder to walk.
-        passed_over: Called with the reason for each link that is broken or leads to a folder,
-            each entry with the suffix of a photo or a tar that is not a regular file, and each
-            folder below that cannot be read.
-        rules: Decide what is skipped besides hidden files, or None for those alone.
-
-    Raises:
-        DataError: If the folder cannot be read, or, without `passed_over`, one below it.
+    `passed_over` is called with the reason for each link and each folder that is not followed, and
+    each photo or tar that is no regular file; without it, a folder that cannot be read is a
+    DataError. Files and folders are told apart by the listing of their parent.
     """
     return _walk(folder, PurePosixPath(), passed_over, rules)
 

@@ -32,11 +32,7 @@ _MOST_NAMES = 5
 
 
 class FolderRules:
-    """Decides what is skipped in one pass over a folder, and counts it.
-
-    Attributes:
-        exclude: Patterns of names, or, with a slash, of paths in the folder.
-    """
+    """Decides by patterns of names, or of paths, what is skipped in one pass, and counts it."""
 
     def __init__(self, exclude: Sequence[str] = ()) -> None:
         """Start with counts of 0."""
@@ -46,11 +42,7 @@ class FolderRules:
         self._excluded: Counter[str] = Counter()
 
     def leaves_out(self, uri: PurePosixPath) -> bool:
-        """Whether a file or a folder is skipped; counted if so.
-
-        Args:
-            uri: Path in the folder.
-        """
+        """Whether a file or a folder is skipped; counted if so."""
         name = uri.name
         if name.startswith(".") or any(fnmatchcase(name, each) for each in PROGRAM_FOLDERS):
             self._hidden[name] += 1

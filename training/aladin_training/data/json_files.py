@@ -89,10 +89,9 @@ def read_lines(
 
 
 def read_karpathy(source: Source) -> Iterator[LocatedRecord]:
-    """Read the photos of a Karpathy JSON, e.g. ``dataset_flickr8k.json``; "restval" joins "train".
+    """Read the photos of a Karpathy JSON; "restval" joins "train".
 
-    Without a folder of photos, they are in ``images/`` beside the file if it exists, and otherwise
-    in the file's own folder.
+    Without a folder of photos, they are in ``images/`` beside the file if it exists, or beside it.
     """
     beside, on_skip = source.path.absolute().parent, source.on_skip
     images = source.images

@@ -67,14 +67,7 @@ _MODIFIER_ALONE = 0.05
 
 
 class Phrase(NamedTuple):
-    """A noun phrase of a text.
-
-    Attributes:
-        start: First character, of its determiner if it has one.
-        end: The character after its last.
-        determiner: Article or the like as written, or an empty text.
-        words: The other words as written; the last one is the noun.
-    """
+    """A noun phrase of a text, from its determiner, if it has one, to its noun, the last word."""
 
     start: int
     end: int
@@ -141,19 +134,12 @@ def find_phrases(text: str) -> list[Phrase]:
 
 
 def draw_short_text(caption: str, generator: random.Random) -> str | None:
-    """Draw a text that is shorter than a caption and follows from it.
+    """Draw a text that is shorter than a caption and follows from it, or None.
 
     It is a part of the caption, of several phrases without some of their adjectives, or a single
-    phrase, with or without its article and some of its adjectives; in some cases the noun or an
-    adjective alone. Without adjectives, because where all phrases have one, as a colour, training
-    would learn nothing of the other words in texts of several phrases.
-
-    Args:
-        caption: Caption to shorten.
-        generator: Source of all choices.
-
-    Returns:
-        None if the caption has no phrase, or nothing was left out.
+    phrase, with or without its article and some adjectives; in some cases the noun or an adjective
+    alone. Without adjectives, because where all phrases have one, as a colour, training would learn
+    nothing of the other words in texts of several phrases.
     """
     phrases = find_phrases(caption)
     if not phrases:
@@ -201,13 +187,9 @@ class Wording:
         self._phrases: Sequence[frozenset[str]] = list(meanings)
 
     def holds(self, meanings: Iterable[frozenset[str]]) -> bool:
-        """Tell whether the captions' own words say something.
+        """Tell whether every phrase is a part of a phrase in a caption.
 
-        Every phrase has to be a part of a phrase in a caption: "a red ball" holds if a caption
-        mentions "a small red ball", and does not if one mentions "a red dog and a ball".
-
-        Args:
-            meanings: Meanings of the phrases of a text, see `meanings_of`.
+        "a red ball" holds if one mentions "a small red ball", not "a red dog and a ball".
         """
         return all(any(asked <= said for said in self._phrases) for asked in meanings)
 

@@ -35,15 +35,7 @@ _GROUPS_COMPARED = 8
 
 
 class PrecompSplit(NamedTuple):
-    """One split of a folder.
-
-    Attributes:
-        name: Name of the split in the names of its files.
-        images: File of the regions.
-        keys: ``SPLIT/ID`` of each photo.
-        rows_a_photo: Number of equal rows of each photo; the first is read.
-        captions: Captions of each photo.
-    """
+    """One split of a folder; keys are ``SPLIT/ID``, and of a photo's equal rows one is read."""
 
     name: str
     images: Path

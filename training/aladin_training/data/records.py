@@ -24,15 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class SkippedPhoto(NamedTuple):
-    """A photo, or a part of one such as a caption, that is not used.
+    """A photo that is not used, or a part of one such as a caption; the name can be printed.
 
-    Attributes:
-        name: Path in the data set, or file and line, escaped so that it can be printed and stored.
-        reason: Reason in words.
-        split: Split that the photo would belong to, or None if the source does not name it.
-        error: Error about a line or a file that cannot be used, or None about what looks like a
-            photo and is not read.
-        is_part: Whether the photo is used without the part.
+    The split is None if the source does not name it; the error None for what looks like a photo and
+    is not read.
     """
 
     name: str
@@ -72,11 +67,7 @@ _STRICT: ContextVar[bool] = ContextVar("strict", default=False)
 
 @contextmanager
 def strict_data(strict: bool) -> Generator[None]:
-    """Let the first element of a data set that cannot be used stop the job, inside the block.
-
-    Args:
-        strict: False leaves everything as it is.
-    """
+    """Let the first element of a data set that cannot be used stop the job, inside the block."""
     token = _STRICT.set(strict or _STRICT.get())
     try:
         yield
@@ -90,11 +81,7 @@ def is_strict() -> bool:
 
 
 def log_skipped(photo: SkippedPhoto) -> None:
-    """Log what is not used as a warning, or raise its error in a block of `strict_data`.
-
-    Raises:
-        DataError: In such a block.
-    """
+    """Log what is not used, or raise its error in a block of `strict_data`."""
     if is_strict():
         raise photo.error or DataError(photo.name, None, photo.reason)
     logger.warning("skipped %s: %s", photo.name, photo.reason)
@@ -102,15 +89,9 @@ def log_skipped(photo: SkippedPhoto) -> None:
 
 @dataclass(frozen=True)
 class Source:
-    """What one reader reads; see `aladin_training.data.READERS`.
+    """What one reader reads; uris are relative to `root`, `images` are a Karpathy JSON's photos.
 
-    Attributes:
-        path: File or folder.
-        root: Folder that the uris of photos and tars are relative to.
-        on_skip: Called with each photo and caption that cannot be used, and each file of a folder
-            or a tar that looks like a photo and cannot be read.
-        images: Folder of a Karpathy JSON's photos, or None if they are beside the file.
-        rules: Decide what is skipped in a folder of photos as people have it; None for a data set.
+    The rules decide what is skipped in a folder of photos as people have it; None for a data set.
     """
 
     path: Path
@@ -156,12 +137,7 @@ class SkipLog:
 
 
 class SkippedOfSplit:
-    """Forwards the skipped photos of one split, and counts them.
-
-    Attributes:
-        count: Number of forwarded photos.
-        first: First forwarded photo, or None.
-    """
+    """Forwards the skipped photos of one split, and counts them."""
 
     def __init__(self, split: str | None, on_skip: OnSkip) -> None:
         """Start with a count of 0."""
@@ -224,12 +200,7 @@ def records_digest(records: Sequence[Record]) -> str:
 
 
 class LocatedRecord(NamedTuple):
-    """A record with the place that it was read from.
-
-    Attributes:
-        place: Place of the record, named in errors.
-        record: The record.
-    """
+    """A record with the place that errors name."""
 
     place: Place
     record: Record

@@ -69,14 +69,9 @@ def read_beside(files: Iterable[SideFile], on_skip: OnSkip) -> Beside:
 
 
 class Photo(NamedTuple):
-    """A photo of a folder or of a tar.
+    """A photo of a folder or of a tar, whose details may have an id and a title.
 
-    Attributes:
-        uri: Name relative to the source; a top folder ``train``, ``val`` or ``test`` is its split,
-            unless the details have one.
-        file: Location of its bytes.
-        place: Place of the sample, named in errors.
-        in_tar: Whether it is a sample of a data set, whose details may have an id and a title.
+    A top folder ``train``, ``val`` or ``test`` is its split, unless the details have one.
     """
 
     uri: PurePosixPath

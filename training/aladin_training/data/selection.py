@@ -30,21 +30,13 @@ R = TypeVar("R", bound=_Identified)
 
 @dataclass(frozen=True)
 class SelectionSplit:
-    """The selection split of a recipe.
-
-    Attributes:
-        train_split: Split that the photos are taken from, or None for all photos of the source.
-        share: Share of its photos, from 0 to 1.
-    """
+    """The selection split of a recipe: a share of the training split, or of all photos if None."""
 
     train_split: str | None
     share: float
 
     def holds(self, photo_id: str) -> bool:
-        """Return whether a photo of the training split is kept apart.
-
-        A digest of its id decides, so that a photo stays where it is when others are added.
-        """
+        """Tell by a digest of its id, which no other photo changes, if a photo is kept apart."""
         digest = hashlib.sha256(photo_id.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8], "big") < self.share * 2**64
 
@@ -58,10 +50,7 @@ class SelectionSplit:
 
 
 def selection_of(recipe: str) -> SelectionSplit | None:
-    """Return the selection split of `Provenance.recipe`, or None without one.
-
-    Converted weights have another text there than the JSON of a recipe.
-    """
+    """Return the selection split of `Provenance.recipe`, which may be no JSON, or None."""
     try:
         data = json.loads(recipe)["data"]
     except (ValueError, KeyError, TypeError):
@@ -78,19 +67,11 @@ def read_split(
     require_captions: bool = True,
     require_photos: bool = True,
 ) -> list[Record]:
-    """Read a split of a data set, which may be the selection split of a checkpoint.
-
-    Args:
-        source: Data set; see `read_records`, as for the last two arguments.
-        split: Name of a split, `SELECTION`, or None for all photos.
-        recipe: `Provenance.recipe` of the checkpoint.
-        require_captions: Refuse a photo without captions.
-        require_photos: Refuse a photo whose file is missing.
+    """Read a split of a data set, which may be the selection split of a checkpoint's recipe.
 
     Raises:
-        InputError: If the selection split is requested of a recipe that has none and the data set
-            has no split of this name either.
-        DataError: If the data set cannot be used.
+        InputError: If the recipe's selection split holds none of the photos.
+        DataError: If the data set cannot be used, or has no such split.
     """
     selection = selection_of(recipe) if split == SELECTION else None
     records = read_records(
@@ -110,17 +91,7 @@ def read_split(
 def read_trained(
     source: Path, split: str | None, recipe: str, *, require_photos: bool = True
 ) -> list[Record]:
-    """Read a split without the photos that the recipe of a checkpoint kept apart from training.
-
-    Args:
-        source: Data set; see `read_records`, as for the last argument.
-        split: Name of a split, or None for all photos.
-        recipe: `Provenance.recipe` of the checkpoint.
-        require_photos: Skip photos whose file is missing.
-
-    Raises:
-        DataError: If the data set cannot be used.
-    """
+    """Read a split without the photos that a checkpoint's recipe kept apart from training."""
     records = read_records(source, split, require_photos=require_photos)
     selection = selection_of(recipe)
     if selection is None or selection.train_split != split:

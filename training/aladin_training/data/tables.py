@@ -39,13 +39,7 @@ _ROWS_A_BATCH = 1024
 
 
 class Table(NamedTuple):
-    """An open table that is read as a stream.
-
-    Attributes:
-        file: File of the table; paths of photos are relative to its folder.
-        columns: Names of the columns.
-        rows: Place of each row, and its values by column.
-    """
+    """An open table that is read as a stream; its photos are relative to its folder."""
 
     file: Path
     columns: list[str]
@@ -53,10 +47,7 @@ class Table(NamedTuple):
 
 
 def read_table(source: Source) -> Iterator[LocatedRecord]:
-    """Read photos from rows; consecutive rows of one photo add their captions.
-
-    The first row of a photo provides its id and metadata. Rows of failed downloads are skipped.
-    """
+    """Read photos from rows; consecutive rows of one photo add their captions to the first."""
     table = open_table(source.path, source.on_skip)
     column = first_of(PHOTO, table.columns)
     if column is None:
@@ -119,11 +110,7 @@ def open_table(file: Path, on_skip: OnSkip = log_skipped) -> Table:
 
 
 def _open_delimited(file: Path, on_skip: OnSkip, delimiter: str) -> Table:
-    """Open a table whose first line names the columns; lines of other lengths are skipped.
-
-    Cells may be quoted. In columns that become metadata a cell such as 12, -0.5, 1e-3 or true is a
-    number or a truth value, and an empty one is omitted.
-    """
+    """Open a table whose first line names the columns; metadata become numbers or truth values."""
     lines = _cells(file, delimiter, on_skip)
     place, columns = next(lines, (Place(file), []))
     if not columns:

@@ -52,13 +52,7 @@ _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.
 
 
 class TarMember(NamedTuple):
-    """A file in a tar.
-
-    Attributes:
-        name: Name in the tar; a byte that is not UTF-8 is a lone surrogate.
-        offset: Position of its first byte in the tar.
-        length: Length in bytes.
-    """
+    """A file in a tar; a byte of its name that is not UTF-8 is a lone surrogate."""
 
     name: str
     offset: int
@@ -68,10 +62,7 @@ class TarMember(NamedTuple):
 def walk_tar(
     path: Path, file: BinaryIO, on_link: Callable[[str], None] | None = None
 ) -> Iterator[TarMember]:
-    """Yield the files of a tar in order, without folders and links, whose names `on_link` receives.
-
-    The error of a damaged tar names the last position up to which it is valid.
-    """
+    """Yield the files of a tar in order; errors name the last position up to which it is valid."""
     size = os.fstat(file.fileno()).st_size
     position, whole = 0, f"not one member of its {size} bytes is whole"
     about_next: dict[str, str] = {}
@@ -166,10 +157,7 @@ def is_tar(path: Path) -> bool:
 
 
 def read_tar(source: Source) -> Iterator[LocatedRecord]:
-    """Read the photos of one tar; those that img2dataset could not download are skipped.
-
-    Their uris, such as ``00000.tar/000000012.jpg``, begin with the name of the tar.
-    """
+    """Read the photos of one tar; uris such as ``00000.tar/000000012.jpg`` begin with its name."""
     path = source.path.absolute()
     if path.name.lower().endswith(_COMPRESSED):
         raise DataError(

@@ -46,12 +46,9 @@ _CLEAR = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """The meaning of a text about scenes.
+    """The meaning of a text about scenes; what is not mentioned is missing, or None.
 
-    Attributes:
-        things: Attributes of different objects, by name; what is not mentioned is missing.
-        relation: Position of the first object relative to the second, or None.
-        background: Background, or None if it is not mentioned.
+    The relation is the position of the first object relative to the second.
     """
 
     things: tuple[Mapping[str, str], ...]
@@ -82,10 +79,7 @@ def _fits(attributes: Mapping[str, str], thing: SceneObject) -> bool:
 def write_captions(
     random: Random, scene: Scene, look_alikes: Sequence[Scene], count: int
 ) -> list[str] | None:
-    """Write captions of a scene, all different and not true of any look-alike.
-
-    None if the look-alikes leave too little to say.
-    """
+    """Write captions, all different and true of no look-alike; None if too little is left."""
     captions: list[str] = []
     for _ in range(40 * count):
         statement = _observe(random, scene)

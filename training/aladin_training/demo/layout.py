@@ -31,17 +31,7 @@ _PLACES = {
 
 @dataclass(frozen=True, kw_only=True)
 class SceneObject:
-    """One object.
-
-    Attributes:
-        shape: One of `SHAPES`.
-        colour: One of `COLOURS`.
-        pattern: One of `PATTERNS`.
-        size: One of `SIZES`.
-        x: Centre, in fractions of the picture's width.
-        y: Centre, downwards, in fractions of the picture's height.
-        radius: Half of its width, in fractions of the picture's width.
-    """
+    """One object: its centre, x downwards y, and half of its width, in fractions of the picture."""
 
     shape: str
     colour: str
@@ -63,9 +53,8 @@ class Scene:
 def deal_group(random: Random, scenes: int) -> list[Scene]:
     """Assign the same attributes to the objects of several scenes, each in another way.
 
-    Colours, patterns, sizes and positions are dealt out anew for each scene: all scenes of the
-    group show the same attributes, and differ only in which object has which. A bag of words
-    cannot tell them apart.
+    All scenes of the group show the same attributes, and differ only in which object has which. A
+    bag of words cannot tell them apart.
     """
     count = random.choice((2, 3))
     shapes = random.sample(SHAPES, count)

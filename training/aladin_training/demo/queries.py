@@ -59,21 +59,13 @@ _MEANINGS: Mapping[tuple[str, ...], tuple[str, str]] = _meanings()
 
 @dataclass(frozen=True, kw_only=True)
 class SceneQuery(Statement):
-    """A text about scenes, as read; "red" alone asks for no shape.
-
-    Attributes:
-        named: Where the words that name an attribute or a shape start in the text, each with the
-            number of its thing.
-    """
+    """A text about scenes, as read, with the places of the words that name something of a thing."""
 
     named: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def read(cls, text: str) -> SceneQuery | None:
-        """Read a caption, a part of one, or a query in the same words.
-
-        None if a word is none of the scenes', so that no scene has what the text asks for.
-        """
+        """Read a caption or a query in its words; None if a word is none of the scenes'."""
         things: list[dict[str, str]] = []
         named: list[tuple[int, int]] = []
         relation = background = None
@@ -109,11 +101,7 @@ class SceneQuery(Statement):
 
 
 def read_scene(metadata: Mapping[str, Any]) -> Scene:
-    """Return the scene that a photo's metadata describes.
-
-    Args:
-        metadata: Metadata that `draw_data_set` wrote.
-    """
+    """Return the scene that a photo's metadata describes."""
     scene = metadata["scene"]
     return Scene(
         background=scene["background"],
@@ -122,15 +110,7 @@ def read_scene(metadata: Mapping[str, Any]) -> Scene:
 
 
 def right_scenes(texts: Sequence[str], scenes: Sequence[Scene]) -> NDArray[np.bool_]:
-    """Find the scenes that texts are true of.
-
-    Args:
-        texts: Queries; one with a word that is none of the scenes' is true of no scene.
-        scenes: Scenes.
-
-    Returns:
-        (texts, scenes).
-    """
+    """Find the scenes that texts are true of, (texts, scenes); foreign words are true of none."""
     right = np.zeros((len(texts), len(scenes)), dtype=np.bool_)
     for row, query in enumerate(map(SceneQuery.read, texts)):
         if query is not None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from tokenizers import Tokenizer
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import read_model_id
-from aladin_network.config import ModelConfig
 from aladin_network.encoders.registry import text_encoder_class
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
@@ -41,16 +39,7 @@ from aladin_training.tasks.joint import build_tasks
 
 
 class PreparedRun(NamedTuple):
-    """A network and its data, before any stage.
-
-    Attributes:
-        model: Network with pretrained encoders and otherwise random weights, or that of the
-            checkpoint that the recipe starts from.
-        train_set: Training pairs, or a stream of them.
-        selection_set: Pairs on which weights and fusion are chosen: those of the recipe's selection
-            split, or else the validation set.
-        validation_set: Pairs to report on.
-    """
+    """A network and its data, before any stage; the selection set chooses weights and fusion."""
 
     model: AladinModel
     train_set: TrainingSet
@@ -64,10 +53,7 @@ def prepare_run(
     before_encoding: Callable[[], None] = lambda: None,
     memory: SetMemory | None = None,
 ) -> PreparedRun:
-    """Check a recipe, build its network and find its data; stages encode what they need.
-
-    `before_encoding` is called once recipe and data have been read without an error.
-    """
+    """Check a recipe, build its network and find its data; then call `before_encoding`."""
     for stage in recipe.stage:
         build_tasks(stage)
     _check_packages(recipe)
@@ -94,7 +80,9 @@ def prepare_run(
     )
     views = view_names(recipe.data.mirror, recipe.data.crops)
     if isinstance(train, TarStream):
-        train_set = _photo_stream(recipe, train, model, views)
+        assert recipe.data.stream is not None  # it was opened as one
+        encoders = model.image.encoder, model.text.encoder
+        train_set = PhotoStream(train, *encoders, tuple(views), recipe.data.stream.shuffle)
     else:
         train_set = prepare(
             "train",
@@ -108,12 +96,7 @@ def prepare_run(
 
 
 def check_before_conversion(recipe: Recipe) -> None:
-    """Check a recipe whose start is still to be downloaded or converted, which takes minutes.
-
-    Raises:
-        ConfigError: If a package is missing.
-        DataError: If the data cannot be used, or lacks a split.
-    """
+    """Check a recipe whose start is still to be downloaded or converted, which takes minutes."""
     _check_packages(recipe)
     data = recipe.data
     if data.stream is None:
@@ -223,18 +206,13 @@ def _read_records(recipe: Recipe, progress: Progress) -> _Records:
     if not data.selection:
         return _Records(train, [], validation)
     assert not isinstance(train, TarStream)  # refused by `DataConfig`
-    return _Records(*_keep_apart(recipe, train), validation)
-
-
-def _keep_apart(recipe: Recipe, train: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-    data = recipe.data
     trained, kept = SelectionSplit(data.train_split, data.selection).divide(train)
     if not (trained and kept):
         raise ConfigError(
             f"data: selection {data.selection}: of {len(train)} training photos, {len(trained)} "
             f"are left to train on and {len(kept)} to choose on"
         )
-    return trained, kept
+    return _Records(trained, kept, validation)
 
 
 def _read_split(recipe: Recipe, source: str, split: str | None) -> Sequence[Record]:
@@ -243,39 +221,18 @@ def _read_split(recipe: Recipe, source: str, split: str | None) -> Sequence[Reco
 
 
 def _build_network(
-    recipe: Recipe,
-    train: Sequence[Record] | TarStream,
-    regions: RegionStore | None,
+    recipe: Recipe, train: Sequence[Record] | TarStream, regions: RegionStore | None
 ) -> AladinModel:
+    """Create the network; a text encoder without a vocabulary learns one from the captions."""
     assert recipe.model is not None  # a recipe has either a model or a start
     config = recipe.model if regions is None else with_detector(recipe.model, regions)
-    return AladinModel.create(config, _learn_tokenizer(recipe, config, train))
-
-
-def _learn_tokenizer(
-    recipe: Recipe, model: ModelConfig, train: Sequence[Record] | TarStream
-) -> Tokenizer | None:
-    """Learn a vocabulary from the training captions, unless the text encoder has its own."""
-    if model.text_encoder.source is not None:
-        return None
-    encoder = text_encoder_class(model)
-    return encoder.learn_tokenizer(_captions(train), recipe.tokenizer.vocabulary_size)
-
-
-def _captions(train: Sequence[Record] | TarStream) -> Iterator[str]:
-    if isinstance(train, TarStream):
-        return train.captions()
-    return (caption for record in train for caption in record.captions)
-
-
-def _photo_stream(
-    recipe: Recipe, train: TarStream, model: AladinModel, views: Sequence[str]
-) -> PhotoStream:
-    assert recipe.data.stream is not None  # it was opened as one
-    return PhotoStream(
-        train,
-        model.image.encoder,
-        model.text.encoder,
-        tuple(views),
-        recipe.data.stream.shuffle,
-    )
+    tokenizer = None
+    if config.text_encoder.source is None:
+        captions = (
+            train.captions()
+            if isinstance(train, TarStream)
+            else (caption for record in train for caption in record.captions)
+        )
+        size = recipe.tokenizer.vocabulary_size
+        tokenizer = text_encoder_class(config).learn_tokenizer(captions, size)
+    return AladinModel.create(config, tokenizer)

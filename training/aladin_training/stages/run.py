@@ -60,12 +60,7 @@ _RECIPE = "recipe.json"
 
 
 class RunResult(NamedTuple):
-    """Result of a run.
-
-    Attributes:
-        checkpoint: Folder of the final stage's checkpoint.
-        validation: Metrics on the validation split, by stage and score name.
-    """
+    """The final stage's checkpoint, and metrics on the validation split by stage and score."""
 
     checkpoint: Path
     validation: dict[str, dict[str, RetrievalMetrics]]
@@ -87,13 +82,11 @@ def run_recipe(
         out: Folder of the run.
         resume: Continue an interrupted run; finished stages are not trained again.
         progress: Receives photos, captions and steps.
-        shared: Folder of finished stages that several runs share. A stage with the same history,
-            left there by this run or another one, is copied instead of trained.
+        shared: Folder of finished stages, copied instead of trained if their history is equal.
         memory: Data sets of earlier runs of this process, see `prepare_run`.
 
     Raises:
-        ConfigError: If `out` holds a run and `resume` is off, holds a run of another recipe, or
-            holds photos or folders that belong to no run.
+        ConfigError: If `out` holds a run and `resume` is off, another recipe's, or foreign files.
         CheckpointError: If the checkpoint that the recipe starts from cannot be read.
         DataError: If the data cannot be used.
         NonFiniteLossError: If training diverges.

@@ -55,13 +55,7 @@ def set_up_stage(
 
 
 class StageNetworks(NamedTuple):
-    """The networks that take part in a stage.
-
-    Attributes:
-        task: Trained networks with their losses.
-        others: Further networks that read the batches, by their names in `Batch.others`. Their
-            encoders may differ from the trained network's: a stage between may have tuned one.
-    """
+    """The trained networks of a stage, and others that read its batches, by `Batch.others`."""
 
     task: JointTask | OnlineBranches
     others: dict[str, AladinModel]

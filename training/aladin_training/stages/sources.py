@@ -88,10 +88,7 @@ class RunSources:
 
 
 class StageStore:
-    """Folders of finished stages, keyed by everything that determines their weights.
-
-    Several processes may use one store at the same time.
-    """
+    """Folders of finished stages by all that determines their weights; processes may share one."""
 
     def __init__(self, root: Path, recipe: Recipe, data_digest: str) -> None:
         """Open the store for one run."""
@@ -129,10 +126,7 @@ class StageStore:
 
 
 def stage_history(recipe: Recipe, number: int) -> str:
-    """Serialise the part of a recipe that a stage's weights depend on.
-
-    Stages with equal histories are the same stage.
-    """
+    """Serialise the part of a recipe that a stage's weights depend on."""
     content = dump_config(recipe)
     for key in ("name", "final"):
         del content[key]

@@ -19,8 +19,7 @@ from aladin_network.files import write_json
 from aladin_network.types import Progress
 from aladin_training.data import Record
 from aladin_training.data.fields import readable
-from aladin_training.data.folder import walk_files
-from aladin_training.data.patterns import common_folder, expand
+from aladin_training.data.folder import common_folder, expand, walk_files
 from aladin_training.data.records import (
     OnSkip,
     SkipLog,
@@ -42,13 +41,7 @@ _SAVE_EVERY_S = 30.0
 
 @dataclass(frozen=True)
 class TarShard:
-    """One tar of a stream.
-
-    Attributes:
-        path: Path of the tar.
-        root: Folder that the photos' uris are relative to.
-        split: Split of its photos, or None for all.
-    """
+    """One tar of a stream; the split is None for all of its photos."""
 
     path: Path
     root: Path
@@ -68,13 +61,7 @@ class TarShard:
 
 
 class ShardCount(NamedTuple):
-    """Number of photos in a shard.
-
-    Attributes:
-        photos: Photos of the split.
-        without_captions: Photos of the split without captions, which are not among `photos`; or
-            None if they are among them and have not been counted.
-    """
+    """Photos of the split in a shard, and those without captions: None if not counted apart."""
 
     photos: int
     without_captions: int | None = 0
@@ -97,10 +84,10 @@ def find_shards(source: Path, split: str | None) -> Sequence[TarShard]:
 
 
 def downloaded_photos(shard: TarShard) -> ShardCount | None:
-    """Return the number of photos that img2dataset's ``00000_stats.json`` gives for ``00000.tar``.
+    """Return the number of photos that img2dataset's ``00000_stats.json`` gives for a tar.
 
-    None if it cannot give the number of the split's photos, or if the tar was cut short, which
-    `count_shard` explains.
+    None if it cannot be that of the split, or if the tar was cut short, which `count_shard`
+    explains.
     """
     if shard.split is not None and shard.split != split_of_folder(PurePosixPath(shard.name)):
         return None
@@ -130,10 +117,7 @@ def _is_ended(tar: Path) -> bool:
 
 
 def count_shards(shards: Sequence[TarShard], cache: Path, progress: Progress) -> list[ShardCount]:
-    """Count the photos of every tar.
-
-    Counts of tars that had to be read are cached, and valid as long as the tar does not change.
-    """
+    """Count the photos of every tar; counts are cached as long as the tar does not change."""
     file = cache / f"{_key(shards)}.json"
     # Counts say nothing of what was skipped for them.
     known = {} if is_strict() else _load(file)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import torch
@@ -24,8 +24,8 @@ from aladin_network.photos.skipped import SkippedLines
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.feature_cache import content_digest
+from aladin_training.batches.inputs import CUT
 from aladin_training.batches.items import THREADS, apply_view, draw_view, view_name
-from aladin_training.batches.network_inputs import CUT
 from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import draw_captions
 from aladin_training.config.stage import StageConfig
@@ -34,20 +34,125 @@ from aladin_training.data.records import is_strict
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.parallel.threads import prefetch
-from aladin_training.streaming.draws import DrawnBatch, ShuffleBuffer, draw_batches, shard_order
-from aladin_training.streaming.tar_stream import Sample, TarStream
+from aladin_training.streaming.tar_stream import ReadSample, Sample, TarStream, read_samples
+
+# The photos read last replace missing ones: two batches of them, so that half of them are in no
+# batch at the same time, or more if batches are small and much may be missing.
+LEAST_SPARES = 256
+
+
+def shard_order(shards: int, seed: str, epoch: int) -> list[int]:
+    """Return the order in which an epoch reads the shards, as their numbers."""
+    return random.Random(f"{seed}:{epoch}:shards").sample(range(shards), shards)
+
+
+class ShuffleBuffer:
+    """The shuffle buffer, with one queue for each position in a batch.
+
+    Photos enter a row at a time, one into each queue at random, and a batch takes one random photo
+    from every queue. So the position of a photo in its batch is known when it is read, and only the
+    process with that position needs its bytes. The first `entered` photos must be read before the
+    next draw.
+    """
+
+    def __init__(self, photos: int, batch_size: int, shuffle: int, seed: str, epoch: int) -> None:
+        """Fill the queues with at least two batches: the second stands in for the first."""
+        self.batch_size = batch_size
+        self.entered = 0
+        self._photos = photos
+        self._queues: list[list[int]] = [[] for _ in range(batch_size)]
+        self._place_of: dict[int, int] = {}
+        self._generator = random.Random(f"{seed}:{epoch}")
+        for _ in range(max(2, shuffle // batch_size)):
+            self._let_in()
+
+    def draw(self) -> list[int]:
+        """Return the photos of the next batch by their position in the stream."""
+        batch: list[int] = []
+        for queue in self._queues:
+            number = self._generator.randrange(len(queue))
+            queue[number], queue[-1] = queue[-1], queue[number]
+            batch.append(queue.pop())
+            del self._place_of[batch[-1]]
+        self._let_in()
+        return batch
+
+    def place_of(self, photo: int) -> int | None:
+        """Return the position in a batch of a waiting photo, or None if it does not wait."""
+        return self._place_of.get(photo)
+
+    @property
+    def first_waiting(self) -> int:
+        """First photo that waits to be drawn, or `entered` if none does."""
+        return min(self._place_of, default=self.entered)
+
+    def _let_in(self) -> None:
+        row = range(self.entered, min(self._photos, self.entered + self.batch_size))
+        places = self._generator.sample(range(self.batch_size), len(row))
+        for photo, place in zip(row, places, strict=True):
+            self._queues[place].append(photo)
+            self._place_of[photo] = place
+        self.entered = row.stop
+
+
+class DrawnBatch(NamedTuple):
+    """Samples of a batch, bytes of this process's share, and spares for damaged photos."""
+
+    samples: list[Sample]
+    contents: list[bytes | None]
+    spares: list[Sample]
+
+
+def draw_batches(
+    stream: TarStream, buffer: ShuffleBuffer, wanted: range, share: BatchShare
+) -> Iterator[DrawnBatch]:
+    """Yield some of the batches of an epoch, reading only what these need of the tars."""
+    own = share.photos(buffer.batch_size)
+    for _ in range(wanted.start):
+        buffer.draw()
+
+    def wants(photo: int) -> bool:
+        place = buffer.place_of(photo)
+        return place is not None and own.start <= place < own.stop
+
+    spares = max(LEAST_SPARES, 2 * buffer.batch_size)
+    last_read: deque[Sample | None] = deque(maxlen=spares)
+    position = max(0, min(buffer.first_waiting, buffer.entered - spares))
+    reading = enumerate(read_samples(stream, position, wants), start=position)
+    held: dict[int, ReadSample] = {}
+    for _ in wanted:
+        for photo, read in islice(reading, buffer.entered - position):
+            last_read.append(read.sample)
+            if buffer.place_of(photo) is not None:
+                held[photo] = read
+        position = buffer.entered
+        yield _with_spares([held.pop(photo) for photo in buffer.draw()], last_read, own, stream)
+
+
+def _with_spares(
+    batch: Sequence[ReadSample], last_read: Sequence[Sample | None], own: slice, stream: TarStream
+) -> DrawnBatch:
+    """Replace missing photos by spares; every process chooses the same ones."""
+    shown = {each.sample.id for each in batch if each.sample is not None}
+    others = {each.id: each for each in last_read if each is not None and each.id not in shown}
+    spares = list(others.values())
+    samples: list[Sample] = []
+    for sample, _ in batch:
+        if sample is None:
+            if not spares:
+                root = stream.shards[0].root
+                reason = "too many photos were counted that have no caption or are not there"
+                raise DataError(root, None, f"{reason}; without *_stats.json tars are counted anew")
+            sample = spares.pop()
+        samples.append(sample)
+    return DrawnBatch(samples, [each.content for each in batch[own]], spares)
+
 
 logger = logging.getLogger(__name__)
 
 
 class _Shown(NamedTuple):
-    """One position of a batch.
-
-    Attributes:
-        image: Preprocessed photo.
-        captions: Texts that are shown of it.
-        damaged: Reasons of the photos that could not be decoded for it, by name.
-    """
+    """One position of a batch, with the reasons of photos that could not be decoded for it."""
 
     image: ImageInput
     captions: list[str]
@@ -72,15 +177,7 @@ class _Decoding(NamedTuple):
 
 @dataclass(frozen=True)
 class PhotoStream:
-    """A stream of photos and captions, with the encoders that preprocess them.
-
-    Attributes:
-        stream: The tars.
-        image_encoder: Encoder that preprocesses photos; it encodes each photo when it is shown.
-        text_encoder: Encoder that tokenises captions.
-        views: Names of the views, see `aladin_training.batches.items.view_names`.
-        shuffle: Number of photos in the shuffle buffer.
-    """
+    """A stream of photos and captions, with the encoders that preprocess them."""
 
     stream: TarStream
     image_encoder: ImageEncoder
@@ -134,11 +231,7 @@ class StreamedBatches:
         return self._photos.digest
 
     def epoch(self, number: int, start: int = 0, share: BatchShare = WHOLE) -> Generator[Batch]:
-        """Yield the batches of an epoch from a given one on.
-
-        A damaged photo is skipped with a warning, and replaced by another one, unless that is to
-        stop the job (`strict_data`).
-        """
+        """Yield batches from one on; others stand in for damaged photos, unless `strict_data`."""
         return prefetch(self._batches(number, start, share), BATCHES_AHEAD)
 
     def _batches(self, epoch: int, start: int, share: BatchShare) -> Generator[Batch]:

@@ -29,12 +29,7 @@ _COUNTS = "shards"
 
 @dataclass(frozen=True)
 class TarStream:
-    """Tars in reading order, each with the number of its photos.
-
-    Attributes:
-        shards: The tars.
-        counts: Number of photos expected in each.
-    """
+    """Tars in reading order, each with the number of photos expected in it."""
 
     shards: tuple[TarShard, ...]
     counts: tuple[ShardCount, ...]
@@ -83,13 +78,7 @@ def open_stream(source: Path, split: str | None, cache: Path, progress: Progress
 
 
 class Sample(NamedTuple):
-    """A photo of a stream.
-
-    Attributes:
-        id: Id of the photo; samples with equal ids are the same photo.
-        captions: At least one caption.
-        photo: Location of its bytes.
-    """
+    """A photo of a stream with captions; samples with equal ids are the same photo."""
 
     id: str
     captions: tuple[str, ...]
@@ -97,12 +86,7 @@ class Sample(NamedTuple):
 
 
 class ReadSample(NamedTuple):
-    """The photo read at one position of a stream.
-
-    Attributes:
-        sample: The sample, or None if the photo was counted but has no caption or is missing.
-        content: Encoded bytes of the photo, or None if they are not wanted.
-    """
+    """The photo at one position, or None if there is none; its bytes if they are wanted."""
 
     sample: Sample | None
     content: bytes | None

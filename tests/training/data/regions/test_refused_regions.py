@@ -215,7 +215,7 @@ def test_what_the_system_does_not_let_read_is_named_with_its_reason(
     store = open_folder(tmp_path)
     for patched, at, path in (
         (np, "load", tmp_path / "c_att" / f"1{suffix}"),
-        (os, "scandir", tmp_path / "c_att"),
+        (os, "scandir", tmp_path),
         (Path, "glob", tmp_path),
     ):
         with monkeypatch.context() as patch, pytest.raises(DataError) as caught:

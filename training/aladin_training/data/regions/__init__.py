@@ -7,26 +7,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aladin_network.errors import DataError
-from aladin_training.data.patterns import expand
+from aladin_training.data.folder import expand
 from aladin_training.data.precomp import is_precomp
-from aladin_training.data.regions.checked import CheckedRegions, JoinedRegions
 from aladin_training.data.regions.folder import open_arrays, open_folder
-from aladin_training.data.regions.labels import open_labels
-from aladin_training.data.regions.store import RegionLayout, RegionStore, region_key, region_keys
-from aladin_training.data.regions.tsv import open_tsv
+from aladin_training.data.regions.store import (
+    CheckedRegions,
+    JoinedRegions,
+    RegionLayout,
+    RegionStore,
+    region_key,
+    region_keys,
+)
+from aladin_training.data.regions.tables import open_labels, open_tsv
 
 __all__ = ["KNOWN_REGIONS", "LAYOUTS", "RegionStore", "open_regions", "region_key", "region_keys"]
 
 
 class Layout(NamedTuple):
-    """A format of regions.
-
-    Attributes:
-        name: Name in messages.
-        reads: Tells whether a path is of this format.
-        open: Opens it.
-        labels: Finds the labels that lie beside the regions, of a format that has such.
-    """
+    """A format of regions, some of which have labels beside them."""
 
     name: str
     reads: Callable[[Path], bool]
@@ -74,15 +72,10 @@ KNOWN_REGIONS = f"{', '.join(each.name for each in LAYOUTS[:-1])}, or {LAYOUTS[-
 
 
 def open_regions(path: Path, labels: Path | None = None) -> RegionStore:
-    """Open ready-made regions; those of each photo are read on demand.
+    """Open ready-made regions of the `KNOWN_REGIONS`, or a pattern of such; read on demand.
 
-    Args:
-        path: File or folder of the `KNOWN_REGIONS`, or a pattern of such files, which are joined.
-        labels: Labels that are in a file of their own, see `open_labels`; or None if they are with
-            the regions, in the same folder as OSCAR's ``features.tsv``, or nowhere.
-
-    Raises:
-        DataError: If a file cannot be used.
+    Labels in a file of their own are those of `open_labels`; otherwise they are with the regions,
+    or beside OSCAR's ``features.tsv``.
     """
     stores = [_open(file, labels) for file in expand(path)]
     return stores[0] if len(stores) == 1 else JoinedRegions(path, stores)

@@ -29,13 +29,7 @@ _AHEAD = 2
 
 
 class ExtractionReport(NamedTuple):
-    """Outcome of an extraction.
-
-    Attributes:
-        written: Number of photos whose regions were detected now.
-        kept: Number of photos whose regions existed.
-        skipped: Ids of photos that cannot be used, with reasons.
-    """
+    """Photos detected now, those that had regions, and the ids skipped, with reasons."""
 
     written: int
     kept: int
@@ -59,22 +53,7 @@ def extract_regions(
     """Write the regions of each photo into a file of its own, which `open_regions` reads.
 
     An extraction may be killed at any moment and run again: each file is written atomically, and a
-    photo that has one is not read.
-
-    Args:
-        records: Records of a data set.
-        detector: Detector that finds the regions.
-        out: Folder for the files: a new one, or one of the same detector.
-        batch_size: Photos passed to the detector at once, if it supports several.
-        readers: Number of threads that read and decode the next photos.
-        progress: Receives photos.
-
-    Returns:
-        Numbers of photos by outcome; a damaged or missing photo is skipped with a warning.
-
-    Raises:
-        ConfigError: If the folder holds regions of another detector.
-        DataError: If a record cannot be read, or two photos have one id.
+    photo that has one is not read. A damaged or missing photo is skipped with a warning.
     """
     progress = progress or NullProgress()
     _claim(out, detector)

@@ -30,8 +30,7 @@ _LIMITS = RegionLimits(max_bytes=2**31, max_regions=2**31)
 def open_folder(path: Path) -> RegionLayout:
     """Open a folder of ``.npz`` with vectors and boxes, or of ``.npy`` with vectors.
 
-    self-critical.pytorch keeps boxes in a folder of their own: ``NAME_att`` has the vectors and
-    ``NAME_box`` the boxes, in pixels, each with one file for each photo.
+    self-critical.pytorch has vectors in ``NAME_att`` and boxes, in pixels, in ``NAME_box``.
     """
     vectors = _subfolder(path, _VECTORS)
     files, states = _list(vectors or path)
@@ -71,11 +70,7 @@ def _subfolder(path: Path, suffix: str) -> Path | None:
 
 
 def _list(folder: Path) -> tuple[dict[str, Path], list[str]]:
-    """Return the files by photo, and what distinguishes one listing from another.
-
-    That is each file's name, size and time: regions of equal number take equal space, and reading
-    every file would take too long.
-    """
+    """Return the files by photo, and each one's name, size and time, which tell listings apart."""
     files: dict[str, Path] = {}
     states: list[str] = []
     with readable(folder), os.scandir(folder) as listing:

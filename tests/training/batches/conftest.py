@@ -1,9 +1,10 @@
-"""Tars of numbered photos, and encoders that let a test read the numbers again."""
+"""Tars of numbered photos, planned and streamed, whose encoders let a test read the numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +14,11 @@ from PIL import Image
 from aladin_network.encoders.base import TextBatch
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import Batch
+from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.inputs import NetworkInputs, ReadPhotos, TokenisedTexts
+from aladin_training.batches.items import usable_photos
+from aladin_training.batches.plan import ShortTexts
+from aladin_training.data import read_records
 from aladin_training.streaming.streamed_batches import PhotoStream
 from aladin_training.streaming.tar_stream import open_stream
 
@@ -84,6 +90,19 @@ def numbered_tars(
 
 
 @pytest.fixture
+def write_samples(write_tar: Callable[..., Path]) -> Callable[..., Path]:
+    """Write one tar of photos by name, each with its captions; returns its folder."""
+
+    def write(photos: Mapping[str, tuple[bytes, str]], name: str = "samples/0.tar") -> Path:
+        members: list[tuple[str, bytes]] = []
+        for key, (photo, captions) in photos.items():
+            members += [(f"{key}.png", photo), (f"{key}.txt", captions.encode())]
+        return write_tar(name, members).parent
+
+    return write
+
+
+@pytest.fixture
 def open_photos(tmp_path: Path) -> Callable[..., PhotoStream]:
     """Open tars as a stage reads them: ``open_photos(source, shuffle=8, views=("",))``."""
 
@@ -93,5 +112,27 @@ def open_photos(tmp_path: Path) -> Callable[..., PhotoStream]:
         stream = open_stream(source, split, tmp_path / "cache", NullProgress())
         encoders: Any = (RedOfPhoto(), NumbersOfCaption())
         return PhotoStream(stream, *encoders, views, shuffle)
+
+    return open_them
+
+
+@pytest.fixture
+def open_pairs() -> Callable[..., PairDataset]:
+    """Read tars as a data set whose photos are read in any order: ``open_pairs(source)``."""
+
+    def open_them(
+        source: Path, views: tuple[str, ...] = ("",), short: bool = False, texts: Any = None
+    ) -> PairDataset:
+        records = read_records(source)
+        items, _ = usable_photos([each.photo for each in records], views, None, NullProgress())
+        short_texts = ShortTexts(records) if short else None
+        captions = [caption for record in records for caption in record.captions]
+        captions += short_texts.texts if short_texts else []
+        encoders: Any = (RedOfPhoto(), texts or NumbersOfCaption())
+        inputs = NetworkInputs(
+            ReadPhotos(encoders[0], items), TokenisedTexts(encoders[1], captions)
+        )
+        store: Any = SimpleNamespace(unencoded=inputs)
+        return PairDataset(store, records, len(views), short_texts)
 
     return open_them
