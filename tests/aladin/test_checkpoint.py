@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,7 +132,7 @@ def test_an_older_checkpoint_is_replaced_whole(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
-@pytest.mark.parametrize("share", [None, 0.0, 0.5, 0.99])
+@pytest.mark.parametrize("share", [None, 0.0, 0.99])
 def test_a_file_that_is_missing_or_cut_short_is_named(
     folder: Path, name: str, share: float | None
 ) -> None:
@@ -144,18 +142,6 @@ def test_a_file_that_is_missing_or_cut_short_is_named(
         (folder / name).write_bytes(data[: int(share * len(data))])
     with pytest.raises(CheckpointError, match=name):
         load_checkpoint(folder)
-
-
-def test_every_file_has_the_permissions_of_a_new_file(
-    build_tiny: Callable[..., AladinModel], tmp_path: Path
-) -> None:
-    before = os.umask(0o027)
-    try:
-        save_checkpoint(tmp_path / "c", build_tiny())
-    finally:
-        os.umask(before)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "c").iterdir()}
-    assert modes == dict.fromkeys(CHECKPOINT_FILES, 0o640)
 
 
 def test_weights_of_another_user_are_named_with_the_systems_reason(
@@ -199,13 +185,14 @@ def test_a_config_of_another_network(
         load_checkpoint(folder)
 
 
-def test_an_unknown_and_a_missing_tensor(folder: Path) -> None:
+@pytest.mark.parametrize("surplus", [True, False])
+def test_unknown_and_missing_tensors_are_named(folder: Path, surplus: bool) -> None:
     path = folder / "model.safetensors"
     weights = load_file(path)
-    save_file(weights | {"surplus": torch.zeros(1)}, path)
-    with pytest.raises(CheckpointError, match=r"missing tensors \[\], unknown \['surplus'\]"):
+    name, _ = weights.popitem()
+    weights |= {"surplus": torch.zeros(1)} if surplus else {}
+    save_file(weights, path)
+    unknown = "'surplus'" if surplus else ""
+    with pytest.raises(CheckpointError) as caught:
         load_checkpoint(folder)
-    name = next(iter(weights))
-    save_file({key: value for key, value in weights.items() if key != name}, path)
-    with pytest.raises(CheckpointError, match=f"missing tensors \\['{name}'\\], unknown \\[\\]"):
-        load_checkpoint(folder)
+    assert f"missing tensors ['{name}'], unknown [{unknown}]" in str(caught.value)

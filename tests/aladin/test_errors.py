@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from aladin_network import errors
@@ -14,27 +12,6 @@ def test_every_error_is_an_aladin_error() -> None:
     ours = [each for each in classes if issubclass(each, Exception)]
     assert len(ours) > 15
     assert all(issubclass(each, errors.AladinError) for each in ours)
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (errors.ImageError("a.png", "0 bytes"), "a.png: 0 bytes"),
-        (errors.TextTooLongError(70, 64), "the text has 70 tokens, at most 64 are allowed"),
-        (errors.TextTooLongError(9, 8, "bytes"), "the text has 9 bytes, at most 8 are allowed"),
-        (errors.ShapeError("(2, 3)", (3, 2)), "expected shape (2, 3), got (3, 2)"),
-        (errors.DataError("d.jsonl", 7, "not JSON"), "d.jsonl:7: not JSON"),
-        (errors.DataError(Path("d.jsonl"), None, "holds no photo"), "d.jsonl: holds no photo"),
-        (errors.IndexMismatchError("model", "ab", "cd"), "model: expected ab, got cd"),
-        (errors.IndexCorruptError("x.npy", "too short"), "x.npy: too short"),
-        (errors.UnknownItemError("images", "7"), "no item '7' among the images of this index"),
-        (errors.NonFiniteLossError("teacher", 12, float("nan")), "'teacher', step 12: the loss is"),
-    ],
-)
-def test_messages_give_what_was_expected_and_what_was_found(
-    error: errors.AladinError, message: str
-) -> None:
-    assert message in str(error)
 
 
 def test_front_doors_tell_the_callers_mistakes_by_their_base() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +21,11 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.encoders.tokenization import similar_lengths
-from aladin_network.errors import InputError, TextTooLongError
+from aladin_network.errors import InputError
+from aladin_network.graphs.network import query_network
+from aladin_network.inference import QueryNetworks, choose_precision
 from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import EncodedBatch
 from tests.tensors import encode_documents, encode_photos, encode_texts
 
 TEXTS = [
@@ -67,12 +72,13 @@ def test_a_pair_scores_the_same_alone_and_in_any_batch(
     images, texts = encode_photos(model, photos), encode_texts(model, TEXTS)
     with torch.inference_mode():
         together = {name: model.scores(name, images, texts) for name in model.score_names}
-        for row, photo in enumerate(photos):
-            for column, text in enumerate(TEXTS):
-                image, one_text = encode_photos(model, [photo]), encode_texts(model, [text])
-                for name, scores in together.items():
-                    alone = model.scores(name, image, one_text)
-                    assert alone.item() == pytest.approx(scores[row, column].item(), abs=1e-5)
+        alone = [encode_photos(model, [photo]) for photo in photos]
+        texts_alone = [encode_texts(model, [text]) for text in TEXTS]
+        for name, scores in together.items():
+            for row, image in enumerate(alone):
+                for column, text in enumerate(texts_alone):
+                    score = model.scores(name, image, text).item()
+                    assert score == pytest.approx(scores[row, column].item(), abs=1e-5)
 
 
 @pytest.mark.parametrize("text_encoder", [None, RECURRENT])
@@ -125,22 +131,72 @@ def test_texts_of_similar_length_are_grouped() -> None:
     assert padded - sum(lengths) <= 16 * len(groups)
 
 
-@pytest.mark.parametrize("text", ["", "   ", "\n\t", "\u00a0\u2003"])
-def test_a_blank_text(build_tiny: Callable[..., AladinModel], text: str) -> None:
-    with pytest.raises(InputError, match="the text is empty"):
-        encode_texts(build_tiny(), ["a dog", text])
+@pytest.mark.parametrize(
+    ("text", "recurrent", "says"),
+    [
+        ("", False, "the text is empty"),
+        ("\n\t\u00a0\u2003", False, "the text is empty"),
+        ("\u200b\u0000", False, "no word that the tokenizer"),
+        ("\u200b\u0000", True, "no word that the tokenizer"),
+        ("red " * 100_000, False, "100002 tokens, at most 32"),
+    ],
+    ids=["empty", "blank", "invisible", "invisible, by words", "long"],
+)
+def test_texts_that_cannot_be_read_are_refused(
+    build_tiny: Callable[..., AladinModel], text: str, recurrent: bool, says: str
+) -> None:
+    model = build_tiny(**({"text_encoder": RECURRENT} if recurrent else {}))
+    with pytest.raises(InputError, match=says):
+        encode_texts(model, ["a dog", text])
+    if len(text) > 32:
+        assert int(encode_texts(model, [text], truncate=True).mask.sum()) == 30
 
 
-@pytest.mark.parametrize("changes", [{}, {"text_encoder": RECURRENT}])
-def test_a_text_of_which_the_tokenizer_keeps_nothing(
+def assert_close(found: EncodedBatch, exact: EncodedBatch) -> None:
+    """Expect the same items with directions that differ by what 8 bits leave out."""
+    assert found.embedding.dtype == found.tokens.dtype == torch.float32
+    assert torch.equal(found.mask, exact.mask)
+    for values, others in ((found.embedding, exact.embedding), (found.tokens, exact.tokens)):
+        torch.testing.assert_close(values.norm(dim=-1), torch.ones(values.shape[:-1]))
+        cosines = (values * others).sum(-1)
+        assert cosines.min() > 0.999
+        assert not torch.equal(values, others)  # it was another precision indeed
+
+
+@pytest.mark.parametrize("changes", [{}, {"text_encoder": RECURRENT}], ids=["bert", "gru"])
+def test_texts_in_bfloat16_are_close_and_float32(
     build_tiny: Callable[..., AladinModel], changes: dict[str, object]
 ) -> None:
-    with pytest.raises(InputError, match="no word that the tokenizer"):
-        encode_texts(build_tiny(**changes), ["\u200b\u0000"])
+    model = build_tiny(**changes)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert query_network(model, "text", precision="float32") is model
+    reduced = query_network(model, "text", precision="bfloat16")
+    assert_close(encode_texts(reduced, TEXTS), encode_texts(model, TEXTS))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_a_text_that_is_too_long(build_tiny: Callable[..., AladinModel]) -> None:
-    model, text = build_tiny(), "red " * 100_000
-    with pytest.raises(TextTooLongError, match="100002 tokens, at most 32"):
-        encode_texts(model, ["a dog", text])
-    assert int(encode_texts(model, [text], truncate=True).mask.sum()) == 30
+def test_a_network_is_converted_once(build_tiny: Callable[..., AladinModel]) -> None:
+    networks = QueryNetworks(partial(query_network, precision="bfloat16"))
+    model, other = build_tiny(), build_tiny()
+    assert networks.of(model, "text") is networks.of(model, "text")
+    assert networks.of(model, "text") is not networks.of(other, "text")
+
+
+@pytest.mark.parametrize(
+    ("flags", "device", "expected"),
+    [
+        ("fpu avx512_bf16 sse", "cpu", "bfloat16"),
+        ("amx_bf16", "cpu", "bfloat16"),
+        ("fpu avx512f", "cpu", "float32"),
+        ("", "cpu", "float32"),
+        ("avx512_bf16", "cuda", "float32"),
+    ],
+)
+def test_auto_goes_by_the_processor(
+    monkeypatch: pytest.MonkeyPatch, flags: str, device: str, expected: str
+) -> None:
+    info = f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: amx_bf16\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_args, **_kwargs: info)
+    assert choose_precision("auto", device) == expected
+    for name in ("float32", "bfloat16"):
+        assert choose_precision(name, device) == name

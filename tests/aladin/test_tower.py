@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -50,14 +51,6 @@ def project(trunk: Trunk, states: torch.Tensor) -> torch.Tensor:
     return trunk.projection(states)
 
 
-def test_the_encoders_own_cls(build_tiny: Build, features: Features) -> None:
-    tower = build_tiny(image_tower=TowerConfig(trunk=TRUNK)).image
-    out = tower(features)
-    assert tower.trunk is not None
-    torch.testing.assert_close(out.states, project(tower.trunk, features.states))
-    assert torch.equal(out.content, features.content)
-
-
 def test_cached_features_are_projected_as_those_that_need_a_gradient(features: Features) -> None:
     """The norm's weights, folded into the projection, have the same dropout and gradients."""
     torch.manual_seed(0)
@@ -92,24 +85,28 @@ def test_no_trunk_hands_the_encoders_output_on(build_tiny: Build, features: Feat
     assert (model.image.width, model.text.width) == (24, 20)
 
 
-def test_the_mean_of_the_content_in_front(build_tiny: Build, features: Features) -> None:
-    tower = build_tiny(image_tower=TowerConfig(trunk=TRUNK, aggregate="mean")).image
+@pytest.mark.parametrize("aggregate", ["encoder", "mean", "learned"])
+def test_the_aggregate_comes_in_front_of_the_projected_states(
+    aggregate: Any, build_tiny: Build, features: Features
+) -> None:
+    tower = build_tiny(image_tower=TowerConfig(trunk=TRUNK, aggregate=aggregate)).image
     out = tower(features)
     assert tower.trunk is not None
     projected = project(tower.trunk, features.states)
-    torch.testing.assert_close(out.states[:, 0], projected[:, 1:].mean(dim=1))
+    if aggregate == "encoder":  # the encoder's own CLS
+        torch.testing.assert_close(out.states, projected)
+        assert torch.equal(out.content, features.content)
+        return
+    if aggregate == "mean":
+        expected = projected[:, 1:].mean(dim=1)
+    else:
+        assert tower.aggregate is not None
+        assert tower.aggregate.requires_grad
+        expected = tower.aggregate.expand(2, -1)
+    torch.testing.assert_close(out.states[:, 0], expected)
     torch.testing.assert_close(out.states[:, 1:], projected)
     assert out.content.tolist() == [[False, False] + [True] * 16] * 2
     assert out.mask.all()
-
-
-def test_a_learned_vector_in_front(build_tiny: Build, features: Features) -> None:
-    tower = build_tiny(image_tower=TowerConfig(trunk=TRUNK, aggregate="learned")).image
-    out = tower(features)
-    assert tower.aggregate is not None
-    assert torch.equal(out.states[0, 0], tower.aggregate)
-    assert torch.equal(out.states[0, 0], out.states[1, 0])
-    assert tower.aggregate.requires_grad
 
 
 def test_the_first_region_in_the_official_code(build_tiny: Build) -> None:

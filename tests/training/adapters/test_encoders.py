@@ -202,46 +202,64 @@ def test_checkpointed_gradients_are_the_same(build_frozen: Callable[..., AladinM
         torch.testing.assert_close(again[name], gradient, atol=1e-6, rtol=1e-5)
 
 
+MOBILENET = {
+    "model_type": "mobilenet_v2",
+    "depth_multiplier": 0.1,
+    "min_depth": 4,
+    "image_size": 32,
+}
+CACHED = TuneConfig(mode="last", layers=1, cached=True)
+
+
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("part", "architecture", "config", "message"),
     [
         (
+            "image_encoder",
+            CONVOLUTIONAL,
             TuneConfig(mode="last", layers=3),
             "tune.image_encoder: layers is 3, the encoder has 2",
         ),
-        (TuneConfig(mode="lora", targets=("nowhere",)), "no matrix is named 'nowhere'"),
-        (TuneConfig(checkpointing=True), "no gradient checkpointing"),
+        (
+            "image_encoder",
+            CONVOLUTIONAL,
+            TuneConfig(mode="lora", targets=("nowhere",)),
+            "no matrix is named 'nowhere'",
+        ),
+        ("image_encoder", MOBILENET, TuneConfig(checkpointing=True), "no gradient checkpointing"),
+        ("text_encoder", None, CACHED, r"tune\.text_encoder: cached: .* image encoders only"),
+        (
+            "image_encoder",
+            CONVOLUTIONAL,
+            TuneConfig(mode="last", layers=2, cached=True),
+            "more than 2 layers",
+        ),
     ],
 )
 def test_an_impossible_tuning_is_refused_before_the_encoder_changes(
-    config: TuneConfig, message: str, build_frozen: Callable[..., AladinModel]
-) -> None:
-    architecture = {
-        "model_type": "mobilenet_v2",
-        "depth_multiplier": 0.1,
-        "min_depth": 4,
-        "image_size": 32,
-    }
-    model = build_frozen(architecture if config.checkpointing else CONVOLUTIONAL)
-    with pytest.raises(ConfigError, match=message):
-        check_fine_tuning(model, {"image_encoder": config})
-    assert model.image.encoder.frozen
-
-
-def test_states_are_kept_for_image_encoders_that_can_be_divided(
+    part: EncoderPart,
+    architecture: dict[str, Any] | None,
+    config: TuneConfig,
+    message: str,
     build_frozen: Callable[..., AladinModel],
 ) -> None:
-    cached = TuneConfig(mode="last", layers=1, cached=True)
+    model = build_frozen(architecture)
+    with pytest.raises(ConfigError, match=message):
+        check_fine_tuning(model, {part: config})
+    assert model.image.encoder.frozen
+    assert model.text.encoder.frozen
+
+
+def test_an_encoder_is_divided_while_the_states_of_its_last_layers_are_kept(
+    build_frozen: Callable[..., AladinModel],
+) -> None:
     model = build_frozen(CONVOLUTIONAL)
-    check_fine_tuning(model, {"image_encoder": cached})
-    start_fine_tuning(model, {"image_encoder": cached})
+    tune: dict[EncoderPart, TuneConfig] = {"image_encoder": CACHED}
+    check_fine_tuning(model, tune)
+    start_fine_tuning(model, tune)
     assert model.image.encoder.last_layers == 1
-    end_fine_tuning(model, {"image_encoder": cached})
+    end_fine_tuning(model, tune)
     assert model.image.encoder.last_layers is None
-    with pytest.raises(ConfigError, match=r"tune\.text_encoder: cached: .* image encoders only"):
-        check_fine_tuning(model, {"text_encoder": cached})
-    with pytest.raises(ConfigError, match="more than 2 layers"):
-        check_fine_tuning(model, {"image_encoder": TuneConfig(mode="last", layers=2, cached=True)})
 
 
 @pytest.mark.parametrize("ask_between", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,32 +26,17 @@ _SIZES = {
     "num_hidden_layers": 3,
 }
 _PATCHES = {**_SIZES, "image_size": 8, "patch_size": 4}
-ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "bert": {"model_type": "bert", "vocab_size": 20, **_SIZES},
-    "vit": {"model_type": "vit", **_PATCHES},
-    "dinov2": {"model_type": "dinov2", **_PATCHES},
-    "clip_text_model": {"model_type": "clip_text_model", "vocab_size": 20, **_SIZES},
-    "clip_vision_model": {"model_type": "clip_vision_model", **_PATCHES},
-    "siglip_vision_model": {"model_type": "siglip_vision_model", **_PATCHES},
-    "mobilenet_v2": {"model_type": "mobilenet_v2", "depth_multiplier": 0.1, "min_depth": 4},
-    "resnet": {
-        "model_type": "resnet",
-        "embedding_size": 4,
-        "hidden_sizes": [4, 8],
-        "depths": [1, 2],
-        "layer_type": "basic",
-    },
+_WORDS = {**_SIZES, "vocab_size": 20}
+_RESNET = {
+    "embedding_size": 4,
+    "hidden_sizes": [4, 8],
+    "depths": [1, 2],
+    "layer_type": "basic",
 }
-
-
-@functools.cache
-def tower(name: str) -> nn.Module:
-    return build_tower(ARCHITECTURES[name])
-
-
 # Of each family: where its layers are; and parameters in front of, in and behind them.
-LAYOUTS = {
+FAMILIES: dict[str, tuple[dict[str, Any], LayerStack, dict[str, int]]] = {
     "bert": (
+        _WORDS,
         LayerStack("encoder.layer.", 3),
         {
             "embeddings.word_embeddings.weight": 0,
@@ -60,6 +46,7 @@ LAYOUTS = {
         },
     ),
     "vit": (
+        _PATCHES,
         LayerStack("layers.", 3),
         {
             "embeddings.cls_token": 0,
@@ -69,18 +56,17 @@ LAYOUTS = {
         },
     ),
     "dinov2": (
+        _PATCHES,
         LayerStack("encoder.layer.", 3),
         {"embeddings.mask_token": 0, "encoder.layer.1.norm1.weight": 2, "layernorm.bias": 4},
     ),
     "clip_text_model": (
+        _WORDS,
         LayerStack("encoder.layers.", 3),
-        {
-            "embeddings.token_embedding.weight": 0,
-            "encoder.layers.2.mlp.fc1.weight": 3,
-            "final_layer_norm.weight": 4,
-        },
+        {"embeddings.token_embedding.weight": 0, "final_layer_norm.weight": 4},
     ),
     "clip_vision_model": (
+        _PATCHES,
         LayerStack("encoder.layers.", 3),
         {
             "embeddings.class_embedding": 0,
@@ -90,15 +76,12 @@ LAYOUTS = {
         },
     ),
     "siglip_vision_model": (
+        _PATCHES,
         LayerStack("encoder.layers.", 3),
-        {
-            "embeddings.position_embedding.weight": 0,
-            "encoder.layers.2.layer_norm2.weight": 3,
-            "post_layernorm.weight": 4,
-            "head.probe": 4,
-        },
+        {"embeddings.position_embedding.weight": 0, "post_layernorm.weight": 4, "head.probe": 4},
     ),
     "mobilenet_v2": (
+        {"depth_multiplier": 0.1, "min_depth": 4},
         LayerStack("layer.", 16),
         {
             "conv_stem.first_conv.convolution.weight": 0,
@@ -108,6 +91,7 @@ LAYOUTS = {
         },
     ),
     "resnet": (
+        _RESNET,
         LayerStack("encoder.stages.", 2),
         {
             "embedder.embedder.convolution.weight": 0,
@@ -118,10 +102,15 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@functools.cache
+def tower(name: str) -> nn.Module:
+    return build_tower({"model_type": name, **FAMILIES[name][0]})
+
+
+@pytest.mark.parametrize("name", FAMILIES)
 def test_layers_of_every_family_are_found(name: str) -> None:
     encoder = tower(name)
-    stack, expected = LAYOUTS[name]
+    _, stack, expected = FAMILIES[name]
     assert find_layers(encoder) == stack
     depths = parameter_depths(encoder)
     assert depths.keys() == dict(encoder.named_parameters()).keys()
@@ -166,20 +155,20 @@ def test_of_several_lists_the_largest_outermost_one_counts() -> None:
     assert find_layers(encoder) == LayerStack("blocks.", 1)
 
 
+GRU = nn.GRU(2, 2)
+
+
 @pytest.mark.parametrize(
-    ("encoder", "config", "message"),
+    ("ask", "says"),
     [
-        (tower("bert"), TuneConfig(mode="last", layers=4), "layers is 4, the encoder has 3"),
-        (nn.GRU(2, 2), TuneConfig(mode="last", layers=1), "no list of layers"),
+        (
+            lambda: fine_tuned_names(tower("bert"), TuneConfig(mode="last", layers=4)),
+            "layers is 4, the encoder has 3",
+        ),
+        (lambda: fine_tuned_names(GRU, TuneConfig(mode="last", layers=1)), "no list of layers"),
+        (lambda: lr_factors(GRU, TuneConfig(lr_decay=0.9)), "no list of layers"),
     ],
 )
-def test_layers_that_are_not_there_are_refused(
-    encoder: nn.Module, config: TuneConfig, message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        fine_tuned_names(encoder, config)
-
-
-def test_rates_cannot_fall_without_layers() -> None:
-    with pytest.raises(ConfigError, match="no list of layers"):
-        lr_factors(nn.GRU(2, 2), TuneConfig(lr_decay=0.9))
+def test_layers_that_are_not_there_are_refused(ask: Callable[[], object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        ask()

@@ -7,16 +7,10 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from aladin_training.comparison.conditions import conditions
-from aladin_training.comparison.drawing import panels
-from aladin_training.comparison.evaluation import save_evaluation
-from aladin_training.comparison.figures import draw_cross_ranks
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.report import write_report
 from aladin_training.comparison.step_time import StepTime
@@ -94,9 +88,7 @@ def test_the_tables_hold_the_numbers_and_the_page_its_pictures(comparison: Compa
     assert not re.search(r'(src|href)="(?!data:)', html)  # nothing is loaded from elsewhere
 
 
-def test_the_head_says_how_it_was_done(
-    comparison: Comparison, variant: Callable[..., Recipe], finish_run: FinishRun
-) -> None:
+def test_the_head_says_how_it_was_done(comparison: Comparison) -> None:
     split, seeds, start, steps, budget, difference = conditions(comparison)
     assert split.startswith("Split: val (4 photos, 8 captions). The best weights and the fusion")
     assert seeds.startswith("Seeds: 0, 1 ")
@@ -106,33 +98,6 @@ def test_the_head_says_how_it_was_done(
     assert "takes 4 steps beyond the shared start: 1,200 (long)" in budget
     assert "baseline base with the same seeds" in difference
     assert "draws from 2 seeds only" in difference
-    other = variant("other", "stage.joint.lr=0.5")
-    recipes = (*comparison.plan.recipes, other)
-    plan = dataclasses.replace(comparison.plan, recipes=recipes, seeds=(1,))
-    finish_run(plan.run(other, 1), ALL, ALL[:4])
-    starts = conditions(summarize_plan(plan, {}, {}))[2:4]
-    assert starts[0].startswith("Start of the final stage of other: stage joint")
-    assert starts[1].startswith("Start of the final stage of all others: stage joint")
-
-
-def test_the_head_of_even_budgets_and_unseen_splits(
-    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: FinishRun
-) -> None:
-    careful = variant("careful", "data.selection=0.4")  # chosen on another split than it reports
-
-    def head(baseline: str, split: str, *recipes: Recipe) -> list[str]:
-        other = dataclasses.replace(plan, recipes=recipes, baseline=baseline, split=split)
-        for run in other.runs():
-            finish_run(run, ALL, ALL[:4], split=split)
-        return conditions(summarize_plan(other, {}, {}))
-
-    even = head("base", "test", plan.recipes[0], plan.recipes[2])
-    assert even[0] == "Split: test (4 photos, 8 captions)."
-    assert even[3] == "Steps of every recipe's final stage: 4."
-    assert "no recipe takes more steps than the baseline's 4" in even[4]
-    mixed = head("base", "val", plan.recipes[0], careful)
-    assert "fusion of the runs of base were chosen" in mixed[0]
-    assert head("careful", "val", careful)[0] == "Split: val (4 photos, 8 captions)."
 
 
 def test_what_the_stages_logged_is_drawn_and_tabulated(
@@ -164,38 +129,3 @@ def test_nothing_finished_yet_is_a_report_too(plan: ComparisonPlan) -> None:
     assert text.count(" seeds 0, 1: not trained and evaluated yet") == 3
     assert "![" not in text
     assert not (plan.out / "figures").exists()
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        ("", []),
-        ("a-1 a-2 b c-1", ["a-1 a-2 b", "c-1"]),
-        ("a b-1 b-2 b-3 c", ["a", "b-1 b-2 b-3", "c"]),
-        ("a-1 a-2 a-3 a-4 a-5 a-6 a-7", ["a-1 a-2 a-3", "a-4 a-5 a-6", "a-7"]),
-    ],
-)
-def test_names_with_the_same_first_word_share_a_panel(names: str, expected: list[str]) -> None:
-    assert panels(names.split(), size=3) == [panel.split() for panel in expected]
-
-
-def test_bars_of_cross_ranks_reach_from_a_rank_to_its_double(
-    plan: ComparisonPlan, finish_run: FinishRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    base, long, _ = plan.recipes
-    for recipe, of_pairs in ((base, [1, 1, 1, 1, 2, 3, 4, 7]), (long, [1, 2, 3, 3, 7, 8, 8, 9])):
-        run = plan.run(recipe, 0)
-        of_score = dict.fromkeys(("matching", "alignment"), torch.tensor(of_pairs))
-        evaluation = finish_run(run, [0] * 8, [0] * 4)
-        save_evaluation(run.folder, dataclasses.replace(evaluation, cross_ranks=of_score))
-    drawn: list[Any] = []
-    monkeypatch.setattr(
-        "aladin_training.comparison.figures.save_figure", lambda figure, _: drawn.append(figure)
-    )
-    assert draw_cross_ranks(summarize_plan(plan, {}, {}), tmp_path / "cross_ranks.png")
-    (axes,) = drawn[0].axes
-    assert axes.get_title() == "long\nmedian rank 5"  # between 3 and 7
-    of_long, of_base = (bars.get_data() for bars in axes.patches)
-    assert list(of_long.edges) == list(of_base.edges) == [1, 2, 4, 8, 16]
-    assert list(of_long.values) == [12.5, 37.5, 12.5, 37.5]
-    assert list(of_base.values) == [50, 25, 25, 0]

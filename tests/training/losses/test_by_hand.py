@@ -110,23 +110,6 @@ def test_boosting() -> None:
     assert absolute.item() == pytest.approx(2 * (0.1 + 0.3))
 
 
-def test_boosting_with_two_captions_of_each_photo() -> None:
-    # Photo 0's captions 0 and 1 both have photo 1 as their only negative, photo 1's captions 2
-    # and 3 have photo 0; the anchor has no opinion.
-    target = matrix([0.5, 0.3, 0.4, 0.1], [0.2, 0.0, 0.3, 0.6])
-    negatives = negative_mask(torch.arange(2), torch.tensor([0, 0, 1, 1]))
-    positives = torch.tensor([[0, 0], [0, 1], [1, 2], [1, 3]])
-    given = target, torch.zeros_like(target), negatives, positives
-    # RS, image queries [.2 + S[i,c'] - S[i,c]]+ for c = 0: .1 + 0, c = 1: .3 + 0, c = 2: .1 + 0,
-    # c = 3: 0 + 0. Text queries [.2 + S[i',c] - S[i,c]]+: 0, 0, .2 + .4 - .3 = .3, 0.
-    total = BoostingLoss(hardest_negative=False)(*given)
-    assert total.item() == pytest.approx(0.1 + 0.3 + 0.1 + 0.3)
-    # AS: [.1 - S[i,c]]+ is 0 for all pairs, and [.1 + S[n]]+ of the negatives is .5 and .2 of
-    # photo 0, .3 and .1 of photo 1: twice each from the images' captions, once from the texts.
-    total = BoostingLoss("absolute", hardest_negative=False)(*given)
-    assert total.item() == pytest.approx(3 * (0.5 + 0.2 + 0.3 + 0.1))
-
-
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
@@ -158,37 +141,6 @@ def test_goal_with_and_without_its_gate() -> None:
         GradientObjective("con", "lin", gate=False)(scores, NEGATIVES), scores
     )
     torch.testing.assert_close(free, matrix([-0.5 - 0.5, 0.4 + 0.4], [-0.1 - 0.1, -0.2 - 0.2]))
-
-
-def test_goal_with_two_captions_of_each_photo() -> None:
-    # Three photos; only text 0 has a say here: of photos 1 and 2, which are its negatives, photo 1
-    # is the hardest with q = .4, and N holds photo 2 alone, R = .2. Photo 1 is not a second time
-    # in N, as a copy of its row would be.
-    positives = torch.stack([torch.arange(6) // 2, torch.arange(6)], dim=1)
-    scores = torch.zeros(3, 6, dtype=torch.float64)
-    scores[:, 0] = torch.tensor([0.5, 0.4, 0.2])
-    scores[positives[:, 0], positives[:, 1]] = 0.5
-    negatives = torch.zeros(3, 6, dtype=torch.bool)
-    negatives[1:, 0] = True
-    scores.requires_grad_()
-    objective = GradientObjective("con", "sig_ms", gate=False, epsilon=0.4)
-    (found,) = torch.autograd.grad(objective(scores, negatives, positives), scores)
-    pushed_by_text = 1 / (math.exp(-10 * (0.4 - 0.2)) + math.exp(-10 * (0.4 - 0.5)))
-    # Both captions of photos 1 and 2 make these images queries with text 0 as the hardest and
-    # only negative: with N empty, m- = 0.
-    pushed_by_images = [2 / math.exp(-10 * (q - 0.5)) for q in (0.4, 0.2)]
-    assert found[1, 0].item() == pytest.approx(pushed_by_text + pushed_by_images[0])
-    assert found[2, 0].item() == pytest.approx(pushed_by_images[1])
-
-
-def test_goal_of_equal_scores() -> None:
-    scores = torch.full((3, 3), 0.4, dtype=torch.float64, requires_grad=True)
-    GradientObjective("con", "sig_ms")(scores, negative_mask(torch.arange(3))).backward()
-    # p = q = R everywhere: both means are 1.
-    pull, push = 1 / (1 + math.exp(-0.2)), 1 / (1 + math.exp(1.0))
-    assert scores.grad is not None
-    assert scores.grad.diagonal().tolist() == pytest.approx([-2 * pull] * 3)
-    assert scores.grad.sum().item() == pytest.approx(6 * (push - pull))
 
 
 ROOT = math.sqrt(3) / 2

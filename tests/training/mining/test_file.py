@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +38,7 @@ def path(tmp_path: Path, negatives: OfflineNegatives) -> Path:
     return path
 
 
-def test_comes_back_as_it_was(path: Path, negatives: OfflineNegatives) -> None:
+def test_a_file_comes_back_as_it_was(path: Path, negatives: OfflineNegatives) -> None:
     loaded = load_negatives(path, MINED_FROM)
     assert loaded.mined_from == MINED_FROM
     for ours, theirs in ((loaded.texts, negatives.texts), (loaded.images, negatives.images)):
@@ -50,66 +48,44 @@ def test_comes_back_as_it_was(path: Path, negatives: OfflineNegatives) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("changes", "differences"),
     [
-        ({"data": "f" * 64}, "the data or its order: expected ffffffffffff, found dddddddddddd"),
-        ({"model_id": "f" * 64}, "the model: expected ffffffffffff, found eeeeeeeeeeee"),
-        ({"score": "alignment"}, "the score: expected alignment, found matching"),
-        ({"num_texts": 2}, "texts for each photo: expected 2, found 3"),
-        ({"num_images": 9}, "images for each caption: expected 9, found 2"),
+        ({"data": "f" * 64}, ["the data or its order: expected ffffffffffff, found dddddddddddd"]),
+        ({"model_id": "f" * 64}, ["the model: expected ffffffffffff, found eeeeeeeeeeee"]),
+        ({"score": "alignment"}, ["the score: expected alignment, found matching"]),
+        ({"num_texts": 2}, ["texts for each photo: expected 2, found 3"]),
+        ({"num_images": 9, "model_id": None}, ["images for each caption: expected 9, found 2"]),
+        (
+            {"data": "1", "model_id": "2", "score": "attention", "num_texts": 1, "num_images": 1},
+            ["the data", "the model", "the score", "texts for", "images for"],
+        ),
     ],
 )
 def test_every_changed_fact_is_refused_and_named(
-    path: Path, change: dict[str, object], says: str
+    path: Path, changes: dict[str, Any], differences: list[str]
 ) -> None:
     before = path.read_bytes()
     with pytest.raises(StaleNegativesError) as refusal:
-        load_negatives(path, dataclasses.replace(MINED_FROM, **change))  # type: ignore[arg-type]
-    assert says in str(refusal.value)
-    assert str(path) in str(refusal.value)
-    assert len(refusal.value.differences) == 1
+        load_negatives(path, dataclasses.replace(MINED_FROM, **changes))
+    assert len(refusal.value.differences) == len(differences)
+    assert all(each in str(refusal.value) for each in (str(path), *differences))
     assert path.read_bytes() == before
-
-
-def test_all_differences_are_named_at_once(path: Path) -> None:
-    other = MinedFrom(data="1", model_id="2", score="attention", num_texts=1, num_images=1)
-    with pytest.raises(StaleNegativesError) as refusal:
-        load_negatives(path, other)
-    assert len(refusal.value.differences) == len(dataclasses.fields(MinedFrom))
 
 
 def test_lists_of_any_model_will_do_if_none_is_named(path: Path) -> None:
     anyone = dataclasses.replace(MINED_FROM, model_id=None)
     assert load_negatives(path, anyone).mined_from.model_id == "e" * 64
-    with pytest.raises(StaleNegativesError, match="the score"):
-        load_negatives(path, dataclasses.replace(anyone, score="alignment"))
 
 
-def test_a_file_cut_anywhere_is_refused(path: Path) -> None:
+def test_a_file_that_is_cut_or_changed_anywhere_is_refused(path: Path) -> None:
     whole = path.read_bytes()
     for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
         with pytest.raises(DataError, match="not a file of mined negatives"):
             load_negatives(path, MINED_FROM)
-
-
-def test_a_changed_number_is_refused(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-4] ^= 1
-    path.write_bytes(content)
+    path.write_bytes(whole[:-4] + bytes([whole[-4] ^ 1]) + whole[-3:])
     with pytest.raises(DataError, match="damaged"):
         load_negatives(path, MINED_FROM)
-
-
-def with_header(path: Path, **changes: object) -> None:
-    """Rewrite a file with other entries in its header."""
-    tensors = load_file(path)
-    header = {
-        "schema_version": 1,
-        "mined_from": dataclasses.asdict(MINED_FROM),
-        "content": "",
-    }
-    save_file(tensors, path, {"header": json.dumps(header | changes)})
 
 
 @pytest.mark.parametrize(
@@ -118,37 +94,32 @@ def with_header(path: Path, **changes: object) -> None:
         ({"schema_version": 2}, "schema version 2, expected 1"),
         ({"mined_from": {"data": "d"}}, "mined_from"),
         ({"colour": "red"}, "colour"),
+        (None, "not a file of mined negatives"),
     ],
 )
 def test_a_header_of_another_kind_is_refused(
-    path: Path, changes: dict[str, object], says: str
+    path: Path, changes: dict[str, object] | None, says: str
 ) -> None:
-    with_header(path, **changes)
+    mined_from = dataclasses.asdict(MINED_FROM)
+    header = {"schema_version": 1, "mined_from": mined_from, "content": ""} | (changes or {})
+    written = {"other": "{}"} if changes is None else {"header": json.dumps(header)}
+    save_file(load_file(path), path, written)
     with pytest.raises(DataError, match=says):
         load_negatives(path, MINED_FROM)
 
 
-def test_a_file_of_another_kind_is_refused(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        load_negatives(tmp_path / "none", MINED_FROM)
-    with pytest.raises(DataError, match="not a file of mined negatives"):
-        load_negatives(tmp_path, MINED_FROM)
-    for tensors in (load_file(path), {"texts": torch.zeros(1)}):
-        save_file(tensors, path)
-        with pytest.raises(DataError, match="not a file of mined negatives"):
-            load_negatives(path, MINED_FROM)
+def test_what_is_no_such_file_is_refused_with_the_reason(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_file({"texts": torch.zeros(1)}, tmp_path / "other")
+    for other, says in (
+        (tmp_path / "none", "no such file"),
+        (tmp_path, "not a file of mined negatives"),
+        (tmp_path / "other", "not a file of mined negatives"),
+    ):
+        with pytest.raises(DataError, match=says):
+            load_negatives(other, MINED_FROM)
 
-
-def test_permissions_follow_the_umask(tmp_path: Path, negatives: OfflineNegatives) -> None:
-    before = os.umask(0o027)
-    try:
-        save_negatives(tmp_path / "negatives", negatives)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "negatives").stat().st_mode) == 0o640
-
-
-def test_a_file_of_another_user_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(self: Path, *_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied", str(self))
 

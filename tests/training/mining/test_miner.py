@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import aladin_training.batches.dataset
+from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.types import NullProgress, ScoreName
@@ -18,7 +19,7 @@ from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegative
 from aladin_training.config.defaults import Lists
 from aladin_training.data import Record, read_records
 from aladin_training.mining import miner as encodings
-from aladin_training.mining.miner import mine_negatives
+from aladin_training.mining.miner import mine_file, mine_negatives
 
 
 @pytest.fixture
@@ -92,24 +93,47 @@ def test_embeddings_are_mined_without_keeping_tokens(
         assert torch.equal(ours.mask, theirs.mask)
 
 
-@pytest.mark.parametrize("counts", [(0, 5), (5, 0)])
-def test_lists_of_nothing_are_refused(
-    model: AladinModel, records: list[Record], tmp_path: Path, counts: tuple[int, int]
+@pytest.mark.parametrize(
+    ("lists", "photos", "says"),
+    [
+        (Lists("matching", 0, 5), 12, "got 0 texts and 5 images"),
+        (Lists("matching", 5, 0), 12, "got 5 texts and 0 images"),
+        (Lists("attention"), 12, "no score 'attention', only matching, alignment"),
+        (Lists(), 1, "at least 2 photos, got 1"),
+    ],
+)
+def test_what_cannot_be_mined_is_refused(
+    model: AladinModel, records: list[Record], tmp_path: Path, lists: Lists, photos: int, says: str
 ) -> None:
-    with pytest.raises(InputError, match=f"got {counts[0]} texts and {counts[1]} images"):
-        mine(model, prepare(records, model, tmp_path), Lists("matching", *counts))
+    with pytest.raises(InputError, match=says):
+        mine(model, prepare(records[:photos], model, tmp_path), lists)
 
 
-def test_a_score_that_the_network_lacks_is_refused(
-    model: AladinModel, records: list[Record], tmp_path: Path
+class Recorder(NullProgress):
+    """Counts the units of each piece of work."""
+
+    def __init__(self) -> None:
+        self.totals: list[tuple[str, int | None]] = []
+        self.done: dict[str, int] = {}
+
+    def start(self, total: int | None, unit: str) -> None:
+        """Record a new piece of work."""
+        self.totals.append((unit, total))
+
+    def advance(self, count: int = 1) -> None:
+        """Count units of the piece of work that was begun last."""
+        unit = self.totals[-1][0]
+        self.done[unit] = self.done.get(unit, 0) + count
+
+
+def test_a_given_progress_receives_every_unit(
+    records: list[Record], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    dataset = prepare(records, model, tmp_path)
-    with pytest.raises(InputError, match="no score 'attention', only matching, alignment"):
-        mine(model, dataset, Lists("attention"))
-
-
-def test_a_single_photo_has_no_negatives(
-    model: AladinModel, records: list[Record], tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match="at least 2 photos, got 1"):
-        mine(model, prepare(records[:1], model, tmp_path))
+    progress, out = Recorder(), tmp_path / "negatives.safetensors"
+    checkpoint, lists = load_checkpoint(tiny_checkpoint), Lists("matching", 4, 2)
+    mine_file(checkpoint, records, out, cache=tmp_path / "c", lists=lists, progress=progress)
+    assert out.exists()
+    assert {("photos", 12), ("captions", 24)} <= set(progress.totals)
+    assert progress.totals[-1] == ("photos compared", 12)
+    assert progress.done["photos compared"] == 12
+    assert progress.done["captions"] % 24 == 0

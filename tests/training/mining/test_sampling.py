@@ -87,23 +87,24 @@ def test_draws_are_uniform_over_what_does_not_belong_together() -> None:
     assert all(abs(times - own.total() / 3) < 150 for times in own.values())
 
 
-def test_lists_that_force_a_match_lose_only_the_cross_terms() -> None:
+class Counting(random.Random):
+    """Counts its draws."""
+
+    draws = 0
+
+    def randrange(self, *limits: int) -> int:  # type: ignore[override]
+        """Draw, and count it."""
+        self.draws += 1
+        return super().randrange(*limits)
+
+
+def test_lists_that_force_a_match_lose_only_the_cross_terms_after_twenty_draws() -> None:
     forced = negatives([[2], [0], [0], [0]], [[1], [1], [0], [0], [0], [0], [0]])
     rows = sample(forced, [(0, 0), (2, 3)], random.Random(3))
     assert rows == OfflineRows([1, 0], [2, 0], [1, 0], [2, rows.texts_tilde[1]], [False, False])
-
-
-def test_a_match_is_drawn_again_at_most_twenty_times() -> None:
-    class Counting(random.Random):
-        draws = 0
-
-        def randrange(self, *limits: int) -> int:  # type: ignore[override]
-            Counting.draws += 1
-            return super().randrange(*limits)
-
-    forced = negatives([[2], [0], [0], [0]], [[1], [1], [0], [0], [0], [0], [0]])
-    sample(forced, [(0, 0)], Counting(0))
-    assert Counting.draws == 2 * 20
+    generator = Counting(0)
+    sample(forced, [(0, 0)], generator)
+    assert generator.draws == 2 * 20
 
 
 def test_the_same_generator_gives_the_same_rows() -> None:

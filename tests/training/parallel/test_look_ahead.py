@@ -1,4 +1,4 @@
-"""What comes next is made ready in a thread, in order, with nothing lost or left behind."""
+"""Threads and number formats: what comes next is made ready in order, settings hold in a block."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import threading
 from collections.abc import Generator
 
 import pytest
+import torch
+from torch import nn
 
-from aladin_training.parallel.threads import prefetch
+from aladin_training.parallel.numerics import Precision, loss_scaler, mixed_precision
+from aladin_training.parallel.threads import prefetch, torch_threads
+
+CPU = torch.device("cpu")
 
 
 def threads_of_ours() -> list[threading.Thread]:
@@ -84,3 +89,23 @@ def test_stopping_early_ends_the_thread_and_closes_the_source(how: str) -> None:
     del items
     assert closed.is_set()
     assert not threads_of_ours()
+
+
+def test_a_count_of_threads_is_given_back_even_after_an_error() -> None:
+    before = torch.get_num_threads()
+    with torch_threads(None):
+        assert torch.get_num_threads() == before
+    with pytest.raises(RuntimeError), torch_threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+        raise RuntimeError
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_matrices_are_multiplied_in_the_format_that_was_asked_for(precision: Precision) -> None:
+    layer = nn.Linear(4, 4)
+    with mixed_precision(precision, CPU):
+        found = layer(torch.ones(1, 4))
+    assert found.dtype == getattr(torch, precision)
+    assert layer.weight.dtype == torch.float32
+    assert loss_scaler(precision, CPU).is_enabled() == (precision == "float16")

@@ -67,8 +67,16 @@ def has_ended(pid: int, within_s: float = 15.0) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
-@pytest.mark.parametrize("when", ["while it imports", "while it works"])
+@pytest.mark.parametrize(
+    ("method", "when"),
+    [
+        ("spawn", "while it imports"),
+        ("spawn", "while it works"),
+        ("forkserver", "while it imports"),
+        ("forkserver", "while it works"),
+        ("fork", "while it works"),
+    ],
+)
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path, method: str, when: str) -> None:
     import_s = 1.5 if when == "while it imports" else 0.0
     parent, child = child_of(tmp_path, method, import_s)

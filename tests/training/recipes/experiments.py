@@ -14,14 +14,7 @@ PAPERS = recipes_folder() / "papers"
 
 
 class Experiment(NamedTuple):
-    """A line of the table.
-
-    Attributes:
-        paper: Name of the paper.
-        name: Its table or figure.
-        command: The command that runs it here, or None.
-        remark: What the command needs or lacks; the reason where there is none.
-    """
+    """A line: paper, table or figure, the command here, what that needs or why there is none."""
 
     paper: str
     name: str
@@ -34,18 +27,9 @@ class Experiment(NamedTuple):
         return re.findall(r"`figures/(\w+\.png)`", self.remark)
 
 
-def experiments(text: str | None = None) -> list[Experiment]:
-    """Read the table.
-
-    Args:
-        text: The page; None for training/PAPERS.md.
-
-    Raises:
-        ValueError: If a line does not have four cells, or its command is neither one command in
-            backticks nor "none".
-    """
-    if text is None:
-        text = (ROOT / "training" / "PAPERS.md").read_text(encoding="utf-8")
+def experiments() -> list[Experiment]:
+    """Read the table of training/PAPERS.md: one command in backticks, or "none"."""
+    text = (ROOT / "training" / "PAPERS.md").read_text(encoding="utf-8")
     section = text.partition("\n### 3.7 ")[2].partition("\n##")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     found: list[Experiment] = []

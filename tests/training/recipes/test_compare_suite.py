@@ -46,19 +46,6 @@ def test_recipe_trains_on_the_demo_s_scenes(
     assert changed & (head or end.keys())  # ALADIN's own alignment head has no parameters
 
 
-def test_the_suite_holds_what_it_is_to_compare() -> None:
-    names = {load_recipe(*each).name for each in SUITE}
-    assert {"mh", "sh"} <= names
-    assert {
-        f"{scenario}-{form}" for scenario in ("oas", "oss", "mss") for form in ("rm", "am")
-    } <= names
-    assert {"aoq-triplet", "aoq-quintuplet", "aoq-adaptive", "imc-cos", "imc-l1"} <= names
-    variants = ("t", "d", "t-ft", "a-ft", "a-ft-d-ft", "a-ft-d-ft-sharp")
-    assert {f"aladin-{name}" for name in variants} <= names
-    assert len([name for name in names if name.startswith("goal-")]) == 3
-    assert "goal-cir-sig-ms" in names
-
-
 def test_every_objective_has_the_same_start_network_and_budget() -> None:
     recipes = [load_recipe(*each) for each in SUITE if each[0].stem != "aladin"]
     baseline = next(recipe for recipe in recipes if recipe.name == "mh")

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-import pytest
-
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.metrics import retrieval_ranks
 from aladin_network.types import NullProgress
@@ -117,25 +115,6 @@ def test_at_least_four_fifths_of_the_experiments_have_a_command_and_the_others_a
     without = [each for each in lines if each.command is None]
     assert len(without) <= 0.2 * len(lines)
     assert all(each.remark for each in without)
-
-
-@pytest.mark.parametrize(
-    "cells",
-    [
-        "| A | Table 1 | `aladin compare a.toml | |",
-        "| A | Table 1 | aladin compare a.toml | |",
-        "| A | Table 1 | `aladin compare a.toml` or `b.toml` | |",
-        "| A | Table 1 |  | |",
-        "| A | Table 1 | none |",
-    ],
-)
-def test_a_line_whose_command_cannot_be_read_is_refused(cells: str) -> None:
-    page = "\n### 3.7 Every experiment\n\n| paper | experiment | command | remark |\n"
-    line = "| A | Table 1 | `aladin compare a.toml` | a remark |"
-    (read,) = experiments(f"{page}{line}\n\n## 4. Others\n{cells}\n")
-    assert read == ("A", "Table 1", "aladin compare a.toml", "a remark")
-    with pytest.raises(ValueError, match=r"expected a command|not enough values"):
-        experiments(f"{page}{line}\n{cells}\n")
 
 
 def plan_of(shell: str, out: Path) -> ComparisonPlan | None:

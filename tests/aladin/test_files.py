@@ -1,41 +1,46 @@
-"""Files and folders that are whole or not there, even after a kill."""
+"""Files and folders that are whole or not there, even after a kill; files of tensors; outputs."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors import SafetensorError, safe_open
 
-from aladin_network.files import atomic_file, atomic_folder, recover_folder, write_json
+from aladin_network.checkpoint import read_tensors, write_tensors
+from aladin_network.errors import InputError
+from aladin_network.files import (
+    atomic_file,
+    atomic_folder,
+    check_folder_writable,
+    check_writable,
+    recover_folder,
+    write_json,
+)
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_file_appears_when_it_is_complete_and_stays_if_the_next_fails(tmp_path: Path) -> None:
     path = tmp_path / "new" / "file"
     with atomic_file(path) as partial:
         partial.write_text("whole")
         assert not path.exists()
         assert partial.parent == path.parent  # a rename across file systems is not atomic
-    assert path.read_text() == "whole"
-    assert names(path.parent) == ["file"]
-
-
-def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("old")
     with pytest.raises(RuntimeError), atomic_file(path) as partial:
         partial.write_text("half")
         raise RuntimeError
-    assert path.read_text() == "old"
-    assert names(tmp_path) == ["file"]
+    assert path.read_text() == "whole"
+    assert names(path.parent) == ["file"]
 
 
 def test_a_failed_folder_keeps_the_old_one(tmp_path: Path) -> None:
@@ -127,3 +132,53 @@ def test_json_is_readable_and_keeps_its_letters(tmp_path: Path) -> None:
     write_json(path, {"text": "Hündchen", "list": [1, 2]})
     assert json.loads(path.read_text(encoding="utf-8")) == {"text": "Hündchen", "list": [1, 2]}
     assert "Hündchen" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077], ids=oct)
+def test_written_tensors_are_read_and_their_permissions_follow_the_umask(
+    umask: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.safetensors"
+    tensors = {"a": torch.arange(3), "b": torch.eye(2)}
+    before = os.umask(umask)
+    try:
+        for _ in range(2):  # also where there is a file already
+            write_tensors(path, tensors, {"key": "value"})
+            assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    finally:
+        os.umask(before)
+    read = read_tensors(path)
+    assert read.keys() == tensors.keys()
+    assert all(torch.equal(read[name], tensors[name]) for name in tensors)
+    with safe_open(path, framework="pt") as file:
+        assert file.metadata() == {"key": "value"}
+    with pytest.raises(FileNotFoundError):
+        read_tensors(tmp_path / "none")
+    (tmp_path / "text").write_text("no tensors")
+    with pytest.raises(SafetensorError):
+        read_tensors(tmp_path / "text")
+
+
+def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:
+    check_writable("--plot", tmp_path / "new" / "folder" / "a.png")
+    check_folder_writable(tmp_path / "new" / "folder")
+    (tmp_path / "a.png").write_bytes(b"x")
+    check_writable("--plot", tmp_path / "a.png")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a.png"]
+    assert (tmp_path / "a.png").read_bytes() == b"x"
+
+
+def test_a_file_that_cannot_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "a.png").mkdir()
+    for path, reason in (
+        (tmp_path / "a.png", "it is a folder"),
+        (tmp_path / "file" / "a.png", f"{tmp_path / 'file'}: Not a directory"),
+        (Path("/proc/a.png"), "/proc: "),
+    ):
+        with pytest.raises(InputError) as caught:
+            check_writable("--plot", path)
+        assert str(caught.value).startswith(f"--plot: {path} cannot be written ({reason}")
+    for path in (tmp_path / "file", tmp_path / "file" / "out", Path("/proc/out")):
+        with pytest.raises(InputError, match=f"cannot write to {path} "):
+            check_folder_writable(path)
