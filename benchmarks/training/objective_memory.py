@@ -192,7 +192,7 @@ def _task(stage: StageConfig) -> JointTask | OnlineBranches:
             target.anchors = (FrozenNetwork(random_network()),)
             return target
         case "momentum":
-            target.anchors = (MomentumAnchor(target.model, stage.anchors.decays[0]),)
+            target.momentum_anchors = (MomentumAnchor(target.model, stage.anchors.decays[0]),)
             return target
         case "online":
             return OnlineBranches([JointTask(random_network(), stage)], target)

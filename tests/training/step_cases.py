@@ -120,7 +120,7 @@ def task_of(case: Case, *, dropout: float = 0.0) -> JointTask | OnlineBranches:
         case "offline":
             task.anchors = (FrozenNetwork(network(1, dropout)), FrozenNetwork(network(2, dropout)))
         case "momentum":
-            task.anchors = (MomentumAnchor(network(1, dropout), 0.9),)
+            task.momentum_anchors = (MomentumAnchor(network(1, dropout), 0.9),)
         case "online":
             both = OnlineBranches([JointTask(network(1, dropout), stage)], task)
             both.start_epoch(0)

@@ -47,11 +47,7 @@ class Projection(NamedTuple):
 
 
 class PhotoPatches(NamedTuple):
-    """A photo cut into square patches, row by row.
-
-    Attributes:
-        values: Normalised red, green and blue of each patch's pixels.
-    """
+    """A photo cut into square patches, row by row: normalised red, green and blue of each pixel."""
 
     values: Float[Tensor, "patches numbers"]
     grid: tuple[int, int]
@@ -71,12 +67,7 @@ class TextBatch(NamedTuple):
 
 
 class RegionInput(NamedTuple):
-    """The regions of one photo, ready for the network.
-
-    Attributes:
-        label_ids: Vocabulary ids of the label part, special tokens included; empty if there are no
-            labels.
-    """
+    """The regions of one photo, ready for the network."""
 
     label_ids: Int[Tensor, " label_tokens"]
     vectors: Float[Tensor, "regions dim"]
@@ -92,12 +83,7 @@ class RegionBatch(NamedTuple):
 
 
 class PatchBatch(NamedTuple):
-    """Photos of any shape cut into patches, padded.
-
-    Attributes:
-        mask: True at real patches.
-        grids: Rows and columns of each photo's patches.
-    """
+    """Photos of any shape cut into patches, padded; `mask` is True at real patches."""
 
     values: Float[Tensor, "batch patches numbers"]
     mask: Bool[Tensor, "batch patches"]
@@ -195,7 +181,6 @@ class TextEncoder(Tokenization, Freezable, ABC):
     projection: Projection | None = None
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
-        """Store the configuration and the tokenizer."""
         Freezable.__init__(self, config.frozen)
         Tokenization.__init__(self, config, tokenizer)
 
@@ -266,15 +251,6 @@ class ImageEncoder(Freezable, ABC):
 
     @abstractmethod
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
-        """Build from a complete configuration, with random weights.
-
-        Args:
-            config: Configuration of a checkpoint.
-            text_encoder: Text encoder of the same network, for encoders that share its weights.
-
-        Raises:
-            ConfigError: If the configuration is impossible.
-        """
         super().__init__(config.frozen)
 
     @classmethod

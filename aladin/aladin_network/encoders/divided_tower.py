@@ -49,17 +49,12 @@ def find_layers(encoder: nn.Module) -> LayerStack | None:
 
 
 class DividedTower:
-    """A network of the transformers library that can begin at one of its layers.
+    """A network of the transformers library that can begin at its layer `first`; it is not changed.
 
-    Attributes:
-        first: Index of the layer at which it begins.
+    Whether its layers pass on more than states is for the caller to find out, by a comparison.
     """
 
     def __init__(self, network: nn.Module, last_layers: int) -> None:
-        """Divide a network, which is not changed.
-
-        Whether its layers pass on more than states is for the caller to find out, by a comparison.
-        """
         stack = find_layers(network)
         if stack is None or not 0 < last_layers < stack.depth:
             found = "no list of layers" if stack is None else f"{stack.depth} layers"
@@ -139,7 +134,6 @@ class _Given(nn.Module):
         self._replaced = (replaced,)  # in a tuple: its weights are not this module's
 
     def __getattr__(self, name: str) -> Any:
-        """Find what networks look up on the module itself, such as the dtype of its weights."""
         try:
             return super().__getattr__(name)
         except AttributeError:

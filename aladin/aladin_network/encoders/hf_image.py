@@ -56,7 +56,6 @@ class HFImageEncoder(VisionTowerEncoder):
         text_encoder: TextEncoder | None = None,
         model: nn.Module | None = None,
     ) -> None:
-        """Build from a complete configuration; see `VisionTowerEncoder`."""
         super().__init__(config, text_encoder, model)
         self._divided: DividedTower | None = None
         self._options = self._position_options()

@@ -58,11 +58,7 @@ _UNCLEANED = "A_Red,  b! "
 
 
 class PretrainedTokenizer(NamedTuple):
-    """A tokenizer of the tokenizers library.
-
-    Attributes:
-        pad_id: Id of the padding token, or 0 if there is none.
-    """
+    """A tokenizer of the tokenizers library, and the id of its padding (0 without one)."""
 
     tokenizer: Tokenizer
     pad_id: int
@@ -164,7 +160,6 @@ class HFTextEncoder(TextEncoder):
     def __init__(
         self, config: TextEncoderConfig, tokenizer: Tokenizer, model: nn.Module | None = None
     ) -> None:
-        """Build from a complete configuration, with random weights unless `model` is given."""
         super().__init__(config, tokenizer)
         if config.architecture is None:
             raise ConfigError("text_encoder: give a source or an architecture")

@@ -43,7 +43,6 @@ class NaFlexImageEncoder(VisionTowerEncoder):
         text_encoder: TextEncoder | None = None,
         model: nn.Module | None = None,
     ) -> None:
-        """Build from a complete configuration; see `VisionTowerEncoder`."""
         super().__init__(config, text_encoder, model)
         settings = cast(PretrainedConfig, self.model.config)
         self.dim = int(settings.hidden_size)

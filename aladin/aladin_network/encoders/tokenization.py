@@ -24,18 +24,12 @@ _MOST_TOKENS = 2048
 
 
 class Tokenization:
-    """A tokenizer and the longest text of an encoder.
-
-    Attributes:
-        tokenizer: Tokenizer that neither pads nor truncates.
-        special_tokens_are_words: Whether the tokens before and after a text are content, too.
-    """
+    """A tokenizer that neither pads nor truncates, and the longest text of an encoder."""
 
     config: TextEncoderConfig
     special_tokens_are_words: bool = False
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
-        """Store the configuration and the tokenizer, or a copy of one that pads or truncates."""
         self.config = config
         if tokenizer.padding is not None or tokenizer.truncation is not None:
             tokenizer = Tokenizer.from_str(tokenizer.to_str())

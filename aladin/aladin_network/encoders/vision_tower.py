@@ -62,11 +62,7 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
 class VisionTowerEncoder(ImageEncoder):
     """Base of the image encoders that read photos; its source is one tower or a pair.
 
-    Attributes:
-        preprocessing: Conversion of photos; the class's `default_preprocessing` if not configured.
-        model: Tower that the configuration's `architecture` describes.
-        has_front: Whether element 0 is the tower's CLS or pooled vector, and no region; set by the
-            subclass.
+    A subclass sets `has_front`: whether element 0 is the tower's CLS or pooled vector, no region.
     """
 
     reads: ClassVar[Reads] = "photo"
@@ -79,7 +75,6 @@ class VisionTowerEncoder(ImageEncoder):
         text_encoder: TextEncoder | None = None,
         model: nn.Module | None = None,
     ) -> None:
-        """Build from a complete configuration, with random weights unless `model` is given."""
         super().__init__(config, text_encoder)
         self.preprocessing = config.preprocessing or self.default_preprocessing
         self.config = dataclasses.replace(config, preprocessing=self.preprocessing)

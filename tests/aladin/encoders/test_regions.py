@@ -22,7 +22,7 @@ from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet, with_geometry
 from aladin_training.batches.feature_cache import FeatureCache
 from tests.aladin.encoders.conftest import BERT, region_model, region_sets, save
-from tests.tensors import encode_images, encode_texts
+from tests.tensors import encode_images
 
 DIM, HEADS = BERT["hidden_size"], BERT["num_attention_heads"]
 TEXTS = ["a dog", "a small red circle above a striped blue square", "the yellow star"]
@@ -126,20 +126,6 @@ def test_the_first_region_may_play_the_cls() -> None:
     assert torch.equal(sequence.content[:, 1:], content[:, 2:])
     assert not bool(sequence.content[:, 0].any())
     assert encode_images(model, inputs).mask.sum(dim=1).tolist() == [2, 1, 0, 5]
-
-
-def test_the_two_passes_do_not_see_each_other() -> None:
-    """What a photo holds changes no text, and what a text says no photo."""
-    model = region_model()
-    images = torch.cat([part.flatten() for part in encoded(model, region_sets())])
-    texts = encode_texts(model, TEXTS)
-    other = [
-        RegionSet(photo.vectors + 1, labels=("square",) * len(photo)) for photo in region_sets()
-    ]
-    assert not torch.allclose(torch.cat([part.flatten() for part in encoded(model, other)]), images)
-    assert torch.equal(encode_texts(model, TEXTS).tokens, texts.tokens)
-    alone = encode_texts(model, TEXTS[:1])
-    torch.testing.assert_close(alone.embedding[0], texts.embedding[0], atol=1e-6, rtol=0)
 
 
 def test_a_checkpoint_and_a_copy_share_their_own_bert_once(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress
 from aladin_training.comparison.processes import (
-    ActiveRuns,
     RunProgress,
     RunState,
     describe_error,
@@ -113,27 +112,6 @@ def test_an_unforeseen_error_is_named() -> None:
     assert describe_error(ValueError("odd")) == "ValueError: odd"
 
 
-class Recorder:
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.started: list[tuple[int | None, str]] = []
-        self.steps = 0
-        self.running = ""
-
-    def start(self, total: int | None, unit: str) -> None:
-        """Keep the start."""
-        self.started.append((total, unit))
-
-    def advance(self, count: int = 1) -> None:
-        """Add the units up."""
-        self.steps += count
-
-    def note(self, **numbers: float | str) -> None:
-        """Keep the last words."""
-        self.running = str(numbers["running"])
-
-
 def test_states_are_sent_once_a_second_with_the_steps_since_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -148,14 +126,3 @@ def test_states_are_sent_once_a_second_with_the_steps_since_the_last(
     now += 1
     progress.advance(2)
     assert sent == [RunState("5/5,000 captions", 0), RunState("5/1,200 steps", 5)]
-
-
-def test_all_runs_share_one_progress() -> None:
-    recorder = Recorder()
-    active = ActiveRuns(recorder)
-    active.update("a seed 0", RunState("3/9 steps", 3))
-    active.update("b seed 0", RunState("1/9 steps", 1))
-    assert recorder.running == "a seed 0: 3/9 steps, b seed 0: 1/9 steps"
-    active.remove("a seed 0")
-    facts = (recorder.started, recorder.running, recorder.steps)
-    assert facts == ([(None, "steps")], "b seed 0: 1/9 steps", 4)

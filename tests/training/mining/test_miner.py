@@ -20,6 +20,7 @@ from aladin_training.config.defaults import Lists
 from aladin_training.data import Record, read_records
 from aladin_training.mining import miner as encodings
 from aladin_training.mining.miner import mine_file, mine_negatives
+from tests.training.mining.conftest import Recorder
 
 
 @pytest.fixture
@@ -109,23 +110,6 @@ def test_what_cannot_be_mined_is_refused(
         mine(model, prepare(records[:photos], model, tmp_path), lists)
 
 
-class Recorder(NullProgress):
-    """Counts the units of each piece of work."""
-
-    def __init__(self) -> None:
-        self.totals: list[tuple[str, int | None]] = []
-        self.done: dict[str, int] = {}
-
-    def start(self, total: int | None, unit: str) -> None:
-        """Record a new piece of work."""
-        self.totals.append((unit, total))
-
-    def advance(self, count: int = 1) -> None:
-        """Count units of the piece of work that was begun last."""
-        unit = self.totals[-1][0]
-        self.done[unit] = self.done.get(unit, 0) + count
-
-
 def test_a_given_progress_receives_every_unit(
     records: list[Record], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -133,7 +117,7 @@ def test_a_given_progress_receives_every_unit(
     checkpoint, lists = load_checkpoint(tiny_checkpoint), Lists("matching", 4, 2)
     mine_file(checkpoint, records, out, cache=tmp_path / "c", lists=lists, progress=progress)
     assert out.exists()
-    assert {("photos", 12), ("captions", 24)} <= set(progress.totals)
-    assert progress.totals[-1] == ("photos compared", 12)
+    assert {(12, "photos"), (24, "captions")} <= set(progress.pieces)
+    assert progress.pieces[-1] == (12, "photos compared")
     assert progress.done["photos compared"] == 12
     assert progress.done["captions"] % 24 == 0

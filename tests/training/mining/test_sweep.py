@@ -10,6 +10,7 @@ from aladin_network.errors import InputError
 from aladin_network.types import NullProgress
 from aladin_training.mining import sweep
 from aladin_training.mining.sweep import BestRows, hardest_negatives
+from tests.training.mining.conftest import Recorder
 
 
 def slow_lists(scores: Tensor, own: Tensor, count: int) -> list[list[int]]:
@@ -20,20 +21,6 @@ def slow_lists(scores: Tensor, own: Tensor, count: int) -> list[list[int]]:
         others.sort(key=lambda column, row=row: (-row[column], column))
         lists.append((others + [-1] * count)[:count])
     return lists
-
-
-class Recorder(NullProgress):
-    """Sums what is reported."""
-
-    def __init__(self) -> None:
-        self.pieces: list[tuple[int | None, str]] = []
-        self.done = 0
-
-    def start(self, total: int | None, unit: str) -> None:
-        self.pieces.append((total, unit))
-
-    def advance(self, count: int = 1) -> None:
-        self.done += count
 
 
 @pytest.fixture
@@ -74,7 +61,7 @@ def test_both_lists_equal_the_whole_matrix_sorted(
     assert images.tolist() == slow_lists(scores.T, own.T, num_images)
     assert largest <= 4 * 8
     assert progress.pieces == [(21, "photos compared")]
-    assert progress.done == 21
+    assert progress.done == {"photos compared": 21}
 
 
 def test_real_tiles_give_the_same_whatever_the_memory() -> None:

@@ -26,9 +26,7 @@ logger = logging.getLogger(__name__)
 class TrainingSize(NamedTuple):
     """Size of a recipe's training split, without the photos that are kept apart.
 
-    Attributes:
-        photos: Number of photos.
-        captions: Number of captions, or None of a stream, which shows photos.
+    A stream has no captions, since it shows photos.
     """
 
     photos: int

@@ -38,18 +38,10 @@ _FILE = "_claims.toml"
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper.
+    """A claim of a paper: one recipe is better than another by a measure of a score.
 
-    Attributes:
-        paper: Name of the paper.
-        source: Its tables or figures, e.g. ``Table II``.
-        text: The claim in words.
-        better: Name of the recipe that is claimed to be better.
-        than: Name of the other recipe. Against the comparison's baseline, its control of as many
-            steps is meant, if the comparison has one.
-        score: Score by which the better one ranks; None for the one that its final stage trains.
-        than_score: Score by which the other ranks, likewise.
-        measure: What is claimed to be higher; see `measures`.
+    Against the baseline, its control of as many steps is meant, where there is one. Without
+    a score, it is that which the final stage trains.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -72,13 +64,9 @@ class _ClaimFile:
 
 
 class Verdict(StrEnum):
-    """What the interval of a claim's difference says; it holds for all claims together.
+    """Where the interval of a claim's difference lies: above 0, below it, around it, or unknown.
 
-    Attributes:
-        CONFIRMED: The whole interval is above 0.
-        REFUTED: The whole interval is below 0: the other recipe ranks better.
-        NOT_SHOWN: The interval holds 0.
-        OPEN: Too few seeds are finished on both sides.
+    Intervals hold for all claims together; OPEN: too few seeds are finished on both sides.
     """
 
     CONFIRMED = "confirmed"
@@ -89,14 +77,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim beside what a comparison found.
+    """A claim beside what a comparison found of the seeds that both sides finished.
 
-    Attributes:
-        claim: The claim.
-        than: Name of the recipe that stands on the other side: the claim's, or its control.
-        seeds: Number of seeds that are finished on both sides.
-        found: Difference of the claim's measure with its interval and the smallest effect that
-            would show; None without a common seed.
+    `than` is the claim's other recipe, or its control; `found` is None without a common seed.
     """
 
     claim: Claim

@@ -53,14 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 class ComparisonResult(NamedTuple):
-    """Result of a comparison.
-
-    Attributes:
-        markdown: Report as Markdown.
-        html: The same report as one HTML file.
-        failures: Reason of each failure, by label of the run.
-        comparison: The numbers of the report.
-    """
+    """Result of a comparison."""
 
     markdown: Path
     html: Path
@@ -196,15 +189,7 @@ def perform_all(
 
 @dataclass(frozen=True)
 class RunPerformer:
-    """Trains and evaluates runs in one process, one after the other.
-
-    Attributes:
-        split: Split to evaluate on.
-        shared: Folder of the stages that runs share.
-        correct: Whether to fit and evaluate hubness corrections.
-        memory: Data sets that this process has read; empty in a new process.
-        strict: Whether the first element that cannot be used ends a run, see `strict_data`.
-    """
+    """Trains and evaluates runs in one process, one after the other."""
 
     split: str
     shared: Path
@@ -240,7 +225,6 @@ class RunQueue:
     """Gives out runs in order, except those that would wait for a stage another one is training."""
 
     def __init__(self, runs: Iterable[PlannedRun]) -> None:
-        """Queue the runs."""
         self._waiting = list(runs)
         self._running: dict[str, frozenset[str]] = {}
         self._finished: frozenset[str] = frozenset()

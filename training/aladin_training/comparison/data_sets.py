@@ -30,12 +30,7 @@ _NOTE = "Intervals hold together within a data set, not over several. - : not fi
 
 
 class DataSet(NamedTuple):
-    """A data set of a comparison.
-
-    Attributes:
-        name: Name of its folder, without slashes.
-        source: As in the table ``data`` of a recipe.
-    """
+    """A data set of a comparison."""
 
     name: str
     source: str

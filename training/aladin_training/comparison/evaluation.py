@@ -39,14 +39,6 @@ class ScoreHistogram(NamedTuple):
     """Distribution of the scores of positive and of negative pairs (DBL figures 6 and 7).
 
     The mean of the negative pairs says little about retrieval, which the hardest of them decide.
-
-    Attributes:
-        low: Left edge of the first of several bins of equal width.
-        high: Right edge of the last bin.
-        positive: Number of pairs of a photo and one of its captions in each bin, (bins,) float64.
-        negative: Number of all other pairs in each bin, (bins,) float64.
-        hardest: Number of queries whose hardest negative is in each bin, of both directions,
-            (bins,) float64.
     """
 
     low: float
@@ -83,25 +75,13 @@ _NUMBERS, _ARRAYS = "evaluation.json", "evaluation.safetensors"
 
 @dataclass(frozen=True)
 class RunEvaluation:
-    """The stored evaluation of a run.
+    """The stored evaluation of a run, by name of the score.
 
-    Attributes:
-        model_id: SHA-256 of the evaluated weights.
-        split: Name of the evaluated split.
-        ranks: Ranks by score name: matching, alignment, fused, two_stage, two_stage_alignment (the
-            candidates ordered by the alignment alone, the papers' rule); attention, if the network
-            has that head; ensemble (the own score averaged over the target and its anchors, DBL's
-            branches), if the final stage has anchors other than moving averages.
-        mean_difference: DBL's MD by score name.
-        cross_rank: Median of AOQ's cross-retrieval rank over positive pairs, by score name.
-        histograms: Distribution of scores, by score name.
-        image_of_text: Row of each text's image, (texts,) int64.
-        folds: Number of contiguous blocks of photos, each ranked among itself (COCO's "1K" has 5);
-            1 is the whole split. Distributions, MD and cross ranks are always those of the whole.
-        cross_ranks: AOQ's cross-retrieval rank of each positive pair, (texts,) int64, by score
-            name of the heads.
-        separation: Scores of each query's matches and of all others, by score name of the heads.
-        queries: Digest of the split's photos and captions.
+    Beside those of the heads there are ranks of "fused", "two_stage", "two_stage_alignment" (the
+    candidates ordered by the alignment alone, the papers' rule), and "ensemble" (the own score
+    averaged over the target and its anchors), if anchors are others than moving averages. Ranks
+    are those of `folds` contiguous blocks of photos, each ranked among itself; histograms, MD and
+    cross ranks are those of the whole split. `queries` is the digest of its photos and captions.
     """
 
     model_id: str

@@ -19,13 +19,7 @@ Grid = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class RecipeGrid:
-    """The combinations of values that one recipe can be trained with.
-
-    Attributes:
-        recipe: Name of the recipe.
-        values: Values by key, in the order in which they were given; only keys that the recipe has.
-        candidates: The recipe with each combination, by its label; their names are different.
-    """
+    """The combinations of values that one recipe can be trained with, by label."""
 
     recipe: str
     values: dict[str, tuple[str, ...]]
@@ -39,16 +33,10 @@ class RecipeGrid:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen for a recipe.
+    """What was chosen for a recipe, by the own score's recalls of the finished combinations.
 
-    Attributes:
-        recipe: Name of the recipe.
-        metrics: Recalls of the own score on the split of the choice, by the label of a combination;
-            only finished runs.
-        chosen: Label of the best combination, or None if no run is finished.
-        at_edge: Keys whose chosen value is the first or last of three or more: a better one may
-            lie beyond.
-        follows: Name of the recipe whose choice was taken over, or None.
+    `at_edge` names the keys whose chosen value is the first or last of three or more; `follows`
+    the recipe whose choice was taken over.
     """
 
     recipe: str

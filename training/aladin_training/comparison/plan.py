@@ -22,13 +22,7 @@ CONTROLS = "controls"  # in `--settings-as`, all baselines that `--controls` add
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One recipe with one seed.
-
-    Attributes:
-        recipe: Recipe with the seed of this run.
-        folder: Folder of the run.
-        folds: Number of blocks of the split that are ranked apart.
-    """
+    """One recipe with one seed; blocks of the split are ranked apart if `folds` is above 1."""
 
     recipe: Recipe
     folder: Path
@@ -42,22 +36,11 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """A comparison.
+    """A comparison: every recipe with every seed, beside the baseline, on one split.
 
-    Attributes:
-        recipes: Recipes in the order of the report; their own seeds are ignored.
-        baseline: Name of the recipe that the others are compared with.
-        seeds: Seeds of the runs of every recipe.
-        split: Split of the data on which all runs are evaluated.
-        out: Folder of the comparison.
-        grids: Settings of which the best is chosen, by recipe, in the recipes' order; empty if all
-            settings are given.
-        select: Split to choose settings on; None without grids.
-        left_out: Names of the recipes that lack a setting of `overrides` or the grid, by setting.
-        controls: Names of those recipes that are the baseline with more steps.
-        folds: Number of contiguous blocks of a split's photos, each ranked among itself.
-        followers: Recipes that take over the settings chosen for another one, with its name;
-            `CONTROLS` stands for all controls that are added.
+    Settings of `grids`, in the recipes' order, are chosen on the split `select`. `left_out` names
+    the recipes that lack a setting; `controls` those that are the baseline with more steps.
+    `followers` take over the settings that are chosen for another recipe.
     """
 
     recipes: tuple[Recipe, ...]

@@ -25,12 +25,7 @@ J = TypeVar("J")
 
 
 class RunState(NamedTuple):
-    """State of a run.
-
-    Attributes:
-        text: Text to show, e.g. ``120/300 steps``.
-        steps: Optimizer steps since the last report.
-    """
+    """State of a run."""
 
     text: str
     steps: int
@@ -40,7 +35,6 @@ class RunProgress:
     """Progress of one run, reported at most once a second, perhaps to another process."""
 
     def __init__(self, report: Callable[[RunState], None]) -> None:
-        """Pass states to `report`."""
         self._report = report
         self._total: int | None = None
         self._unit = ""
@@ -72,7 +66,6 @@ class ActiveRuns:
     """Shows the states of all running runs through one progress."""
 
     def __init__(self, progress: Progress) -> None:
-        """Show states through `progress`, which counts the steps of all runs."""
         self._progress = progress
         self._texts: dict[str, str] = {}
         progress.start(None, "steps")

@@ -24,13 +24,11 @@ from aladin_training.comparison.conditions import conditions
 from aladin_training.comparison.figures import (
     draw_cross_ranks,
     draw_distributions,
-    draw_settings,
-)
-from aladin_training.comparison.step_figures import (
     draw_gradient_shares,
     draw_learning_curves,
     draw_loss_and_recall,
     draw_separation,
+    draw_settings,
 )
 from aladin_training.comparison.summary import Comparison
 from aladin_training.comparison.tables import (
@@ -137,15 +135,7 @@ _CROSS_RANKS_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A section of a report.
-
-    Attributes:
-        title: Heading.
-        lines: Bullet points.
-        table: Table, explained by `note`, or None.
-        picture: PNG file, captioned by `note`, or None.
-        note: Explanation of the table or the picture.
-    """
+    """A section of a report."""
 
     title: str
     lines: tuple[str, ...] = ()

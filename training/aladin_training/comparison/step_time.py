@@ -55,7 +55,6 @@ class RandomSources:
     """
 
     def __init__(self, model: AladinModel, train_set: TrainingSet) -> None:
-        """Stand in for the earlier stages of a recipe."""
         self._model = model
         self._train_set = train_set
 
@@ -87,13 +86,6 @@ class StepTime(NamedTuple):
     """Duration of a recipe's training step, measured alternately with the baseline's.
 
     A step includes its batch, forward and backward pass, and the optimizer.
-
-    Attributes:
-        ms: Median of the recipe's steps.
-        baseline_ms: Median of the baseline's steps.
-        ratio: Median over the rounds of the ratio of the two.
-        peak_bytes: Memory that a step of the recipe allocates at its most, beyond the weights, the
-            optimizer's state and the batch; None if it was not measured.
     """
 
     ms: float
@@ -146,7 +138,6 @@ class _Steps:
     """The training steps of a recipe's final stage; a call takes the next one."""
 
     def __init__(self, recipe: Recipe) -> None:
-        """Set up the stage."""
         prepared = prepare_run(recipe, NullProgress())
         sources = RandomSources(prepared.model, prepared.train_set)
         with tempfile.TemporaryDirectory() as scratch:  # nothing is written before `run`

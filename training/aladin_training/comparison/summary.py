@@ -29,12 +29,7 @@ from aladin_training.stage_files import StageFacts, read_curves, read_facts
 
 
 class Spread(NamedTuple):
-    """Mean and deviation over the seeds.
-
-    Attributes:
-        mean: Mean over the seeds.
-        std: Sample standard deviation, or None if there is a single seed.
-    """
+    """Mean and sample standard deviation over the seeds; no deviation of a single one."""
 
     mean: float
     std: float | None
@@ -51,13 +46,7 @@ def mean_and_std(value: Spread) -> str:
 
 
 class CurvePoint(NamedTuple):
-    """A point of a curve over the seeds.
-
-    Attributes:
-        step: Optimizer step of the stage.
-        mean: Mean over the seeds.
-        std: Sample standard deviation, 0 of a single seed.
-    """
+    """A point of a curve over the seeds."""
 
     step: int
     mean: float
@@ -75,12 +64,8 @@ def mean_curve(curves: Sequence[Mapping[int, float]]) -> list[CurvePoint]:
 class FinishedRun:
     """A run that has been trained and evaluated.
 
-    Attributes:
-        evaluation: Evaluation on the comparison's split.
-        stages: Cost and result of each stage by name, in order.
-        curve: Validation rsum of the own score by step of the final stage; step 0 is the stage
-            that it starts from, if that one trained the same score.
-        log: Everything that the final stage logged, by name and step; see `read_curves`.
+    `curve` is the validation rsum of the own score by step of the final stage; step 0 is the stage
+    that it starts from, if that one trained the same score.
     """
 
     evaluation: RunEvaluation
@@ -98,18 +83,10 @@ def runs_with_score(
 
 @dataclass(frozen=True)
 class RecipeSummary:
-    """One recipe of a comparison.
+    """One recipe of a comparison; all figures are over its finished runs, by seed.
 
-    Attributes:
-        recipe: Recipe as planned.
-        runs: Finished runs by seed; all figures below are over these.
-        failures: Reason of each failed run, by seed.
-        missing: Seeds without a finished run.
-        difference: Own rsum minus the baseline's, each by its own score, seed by seed; None for
-            the baseline, and if no seed is finished on both sides.
-        together: The same difference with an interval that counts for all of the report's
-            differences together, and the smallest effect that would show.
-        correction: What the hubness correction adds to the fused rsum; None if no run has one.
+    `difference` is the own rsum minus the baseline's, each by its own score, over the seeds that
+    both have; `together` the same with an interval that counts for all differences of the report.
     """
 
     recipe: Recipe
@@ -190,15 +167,7 @@ class RecipeSummary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The numbers of a report.
-
-    Attributes:
-        plan: Plan of the comparison.
-        summaries: Summaries of the recipes, in the plan's order.
-        step_times: Time and memory of a training step of the final stage, by recipe; empty if
-            they were not measured.
-        choices: Settings that were chosen for each recipe; empty if all were given.
-    """
+    """The numbers of a report."""
 
     plan: ComparisonPlan
     summaries: tuple[RecipeSummary, ...]

@@ -29,13 +29,7 @@ _NO_VALUE = "-"
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table whose first column holds words and whose other columns hold numbers.
-
-    Attributes:
-        header: One cell for each column.
-        rows: Rows with as many cells.
-        marked: Positions of highlighted rows, such as the baseline's.
-    """
+    """A table whose first column holds words and whose other columns hold numbers."""
 
     header: list[str]
     rows: list[list[str]]

@@ -34,7 +34,6 @@ class BestRows:
     """
 
     def __init__(self, num_queries: int, k: int, device: torch.device | str = "cpu") -> None:
-        """Start with no row for any query."""
         self._keys = torch.full((num_queries, k), _NO_KEY, dtype=torch.int64, device=device)
 
     def add(

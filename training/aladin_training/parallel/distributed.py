@@ -34,12 +34,7 @@ _BUNDLE_BYTES = 64 * 2**20
 
 
 class BatchShare(NamedTuple):
-    """The part of every batch that one process encodes.
-
-    Attributes:
-        rank: Number of the process, from 0.
-        world: Number of processes.
-    """
+    """The part of every batch that one process encodes."""
 
     rank: int
     world: int

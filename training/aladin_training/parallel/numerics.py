@@ -44,13 +44,7 @@ def loss_scaler(precision: Precision, device: torch.device) -> torch.amp.GradSca
 
 
 class RandomState(NamedTuple):
-    """State of torch's random number generators.
-
-    Attributes:
-        cpu: State of the processor's generator.
-        device: GPU in use, or the processor.
-        gpu: State of the GPU's generator, or None if no GPU is in use.
-    """
+    """State of torch's random number generators."""
 
     cpu: Tensor
     device: torch.device

@@ -82,7 +82,9 @@ def build_networks(
             # The task comes first: it chooses the trained parameters, which anchors follow.
             target = JointTask(model, stage, teacher)
             # Anchors read what the target reads: parts that are not trained are equal in both.
-            target.anchors = tuple(MomentumAnchor(model, decay) for decay in anchors.decays)
+            target.momentum_anchors = tuple(
+                MomentumAnchor(model, decay) for decay in anchors.decays
+            )
             return StageNetworks(target, others)
         case "online":
             branches: list[JointTask] = []

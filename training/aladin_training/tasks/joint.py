@@ -50,6 +50,10 @@ class JointTask(nn.Module):
 
     Joint training of ALADIN (A/ft + D/ft) is an alignment and a distillation task; a teacher is
     an alignment task alone. Parts that the stage does not train stay in evaluation mode.
+
+    Attributes:
+        momentum_anchors: Anchors that follow the trained parameters; they are made of the task's
+            own network, and so after it.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class JointTask(nn.Module):
         self.stage = stage
         self._teacher = teacher
         self.anchors = tuple(anchors)
+        self.momentum_anchors: tuple[MomentumAnchor, ...] = ()
         self._reads = reads
         set_trained_parts(model, stage.train, stage.tune)
         # Beside the network: losses may have parameters, such as a temperature.
@@ -112,7 +117,7 @@ class JointTask(nn.Module):
 
     def scores(self, batch: Batch, encode: Encode) -> BatchScores:
         """Encode a batch with this network and with its anchors."""
-        seen = [anchor(batch, encode) for anchor in self.anchors]
+        seen = [anchor(batch, encode) for anchor in (*self.anchors, *self.momentum_anchors)]
         own = batch.for_network(self._reads)
         return BatchScores(self.model, own, encode, seen, self._teacher)
 
@@ -130,20 +135,17 @@ class JointTask(nn.Module):
 
     def after_step(self, step: int, steps: int) -> None:
         """Update momentum anchors after `step` (from 0) of `steps`."""
-        for anchor in self._momentum_anchors():
+        for anchor in self.momentum_anchors:
             anchor.update(step, steps)
 
     def anchor_state(self) -> list[dict[str, Any]]:
         """Return the state of the momentum anchors, which are not among the trained weights."""
-        return [anchor.state_dict() for anchor in self._momentum_anchors()]
+        return [anchor.state_dict() for anchor in self.momentum_anchors]
 
     def load_anchor_state(self, state: list[dict[str, Any]]) -> None:
         """Restore a saved `anchor_state`."""
-        for anchor, own in zip(self._momentum_anchors(), state, strict=True):
+        for anchor, own in zip(self.momentum_anchors, state, strict=True):
             anchor.load_state_dict(own)
-
-    def _momentum_anchors(self) -> list[MomentumAnchor]:
-        return [anchor for anchor in self.anchors if isinstance(anchor, MomentumAnchor)]
 
 
 def build_tasks(stage: StageConfig) -> dict[str, PairTask]:
