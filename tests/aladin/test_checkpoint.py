@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.checkpoint_files import CHECKPOINT_FILES, SCHEMA_VERSION, Provenance
 from aladin_network.config import (
     AttentionHeadConfig,
-    ImageEncoderConfig,
-    ImagePreprocessing,
     TextEncoderConfig,
 )
 from aladin_network.errors import CheckpointError
@@ -102,25 +99,6 @@ def test_weights_that_float16_holds_exactly_are_stored_so(
         half = name.startswith("image.encoder.")
         assert (stored[name].dtype == torch.float16) or not half, name
         assert torch.equal(loaded[name], value)
-
-
-def test_a_checkpoint_needs_no_source_folder(
-    build_tiny: Callable[..., AladinModel], tmp_path: Path
-) -> None:
-    vision = build_tiny().image.encoder
-    source = tmp_path / "vit"
-    vision.model.save_pretrained(source)  # type: ignore[operator]
-    encoder = ImageEncoderConfig(
-        source=str(source),
-        frozen=True,
-        preprocessing=ImagePreprocessing(height_px=32, width_px=32),
-    )
-    model = build_tiny(image_encoder=encoder)
-    save_checkpoint(tmp_path / "c", model)
-    shutil.rmtree(source)
-    loaded = load_checkpoint(tmp_path / "c").model
-    photo = [Image.new("RGB", (32, 32), "green")]
-    assert torch.equal(encode_photos(loaded, photo).tokens, encode_photos(model, photo).tokens)
 
 
 def test_an_older_checkpoint_is_replaced_whole(folder: Path) -> None:
