@@ -21,7 +21,7 @@ test: $(VENV)/.installed-dev ## run the default tests: no network, no weights, n
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; skipped where there is none
-	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/service/test_page.py
+	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/service/test_quick_forms.py
 
 # Some of these packages leave their sockets to the garbage collector.
 test-clients: $(VENV)/.installed-clients ## run docs/INTEGRATIONS.md and MCP with the real client packages, offline

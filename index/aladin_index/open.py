@@ -17,7 +17,7 @@ from aladin_index.format.layout import (
     check_url,
     location_of,
 )
-from aladin_index.format.models import live_model_folder, model_folder
+from aladin_index.format.manifest import live_model_folder, model_folder
 from aladin_index.generations.reader import open_index
 from aladin_index.search.collection import SearchBackend
 from aladin_network.checkpoint_files import Checkpoint

@@ -94,7 +94,6 @@ class EncodeSettings:
     ] = False
 
     def __post_init__(self) -> None:
-        """Refuse values out of their bounds."""
         for name, least in _least_values(type(self)).items():
             value: int | None = getattr(self, name)
             if value is not None and value < least:
@@ -185,7 +184,6 @@ class BuildSettings(EncodeSettings):
     ] = True
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
         super().__post_init__()
         if self.token_dtype not in TOKEN_DTYPES:
             known = ", ".join(TOKEN_DTYPES)

@@ -232,7 +232,7 @@ class Index:
         Returns:
             Metrics by system; "two_stage" are the searches of this index.
         """
-        from aladin_index.format.models import model_folder
+        from aladin_index.format.manifest import model_folder
         from aladin_service.measure.evaluate import evaluate_system
 
         model = model_folder(self.path, self._searcher.index.manifest.model.id)

@@ -20,9 +20,7 @@ from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
 from aladin_index.format.manifest import AnnEntry, CollectionEntry
 from aladin_index.format.npy import write_npy
 from aladin_index.generations.reader import SearchIndex, open_collection, open_index
-from aladin_index.generations.writer import (
-    GoingLive,
-)
+from aladin_index.generations.writer import GoingLive
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.searcher import TwoStageSearcher
@@ -164,23 +162,12 @@ def make_collection(tmp_path: Path) -> Iterator[MakeCollection]:
         if codec.centroids is not None:
             np.save(place / CENTROIDS, codec.centroids)
         write_npy(place / OFFSETS, np.int64, (count + 1,), [np.cumsum([0, *lengths])])
-        write_items(
-            place / ITEMS,
-            (
-                StoredItem(
-                    row=row,
-                    id=f"item {row}",
-                    uri=None,
-                    path=None,
-                    text=None,
-                    image_id=None,
-                    width_px=None,
-                    height_px=None,
-                    metadata={} if metadata is None else metadata[row],
-                )
-                for row in range(count)
-            ),
+        described = [{}] * count if metadata is None else metadata
+        nothing = [None] * 6
+        items = (
+            StoredItem(row, f"item {row}", *nothing, each) for row, each in enumerate(described)
         )
+        write_items(place / ITEMS, items)
         write_ann(place / ANN, build_ann(factory, embeddings, NullProgress()))
         entry = CollectionEntry(
             count=count,

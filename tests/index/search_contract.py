@@ -93,17 +93,10 @@ class SearchContract(ContractIndex):
         assert index.manifest.targets == ["images", "texts"]
         assert index.generation == index.manifest.generation >= 1
         for target, count in (("images", PHOTOS), ("texts", TEXTS)):
-            collection = index.collection(target)
-            assert (collection.target, collection.count, collection.entry.count) == (
-                target,
-                count,
-                count,
-            )
-            assert (collection.entry.embedding_dim, collection.entry.token_dim) == (
-                EMBEDDING_DIM,
-                TOKEN_DIM,
-            )
-            assert collection.has_tokens
+            found = index.collection(target)
+            assert (found.target, found.count, found.entry.count) == (target, count, count)
+            dims = (found.entry.embedding_dim, found.entry.token_dim)
+            assert (dims, found.has_tokens) == ((EMBEDDING_DIM, TOKEN_DIM), True)
 
     @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
     def test_all_items_come_in_their_order_with_both_scores(
@@ -117,9 +110,8 @@ class SearchContract(ContractIndex):
         for block, weight in ((7, None), (100, 0.5), (16, 0.25), (100, 1.0)):
             query = made_up_query(random, 4)
             expected = self._ranked(searcher, items[target], query, modality, block, weight)
-            result = run_search(
-                searcher, query, modality, target, k=99, candidates=block, fusion=weight
-            )
+            options = {"k": 99, "candidates": block, "fusion": weight}
+            result = run_search(searcher, query, modality, target, **options)
             self._assert_hits(result, expected)
             assert (result.reranked, result.degraded) == (True, [])
             assert result.candidates == min(block, len(expected))
@@ -145,30 +137,22 @@ class SearchContract(ContractIndex):
 
     @pytest.mark.parametrize("rerank", [True, False])
     def test_pages_of_any_size_are_one_order(
-        self,
-        searcher: TwoStageSearcher,
-        items: Mapping[Target, KnownItems],
-        rerank: bool,
+        self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems], rerank: bool
     ) -> None:
         query = made_up_query(np.random.default_rng(5))
         expected = slow_match(items["images"].values(), query)
         if rerank:
             expected = self._ranked(searcher, items["images"], query, "text", 9, None)
+        options: dict[str, Any] = {"candidates": 9, "rerank": rerank}
         for size in (4, 9, 13):
             found: list[str] = []
             for offset in range(0, PHOTOS + 2 * size, size):
-                hits = run_search(
-                    searcher,
-                    query,
-                    "text",
-                    "images",
-                    k=size,
-                    offset=offset,
-                    candidates=9,
-                    rerank=rerank,
-                ).hits
-                assert [hit.rank for hit in hits] == list(range(offset + 1, offset + 1 + len(hits)))
-                found += [hit.id for hit in hits]
+                page = run_search(
+                    searcher, query, "text", "images", k=size, offset=offset, **options
+                )
+                ranks = [hit.rank for hit in page.hits]
+                assert ranks == list(range(offset + 1, offset + 1 + len(ranks)))
+                found += [hit.id for hit in page.hits]
             assert found == [each.id for each in expected]
 
     @pytest.mark.parametrize("case", FILTERS, ids=lambda case: str(case.spec))
@@ -211,7 +195,7 @@ class SearchContract(ContractIndex):
         assert answer.unknown_fields == ["numbre"]
         assert [hit.rank for hit in answer.hits] == [1, 2, 3, 4, 5]
 
-    def test_items_are_found_by_their_ids_whatever_these_are(
+    def test_items_are_found_by_their_ids_whatever_these_are_and_the_filter_is(
         self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
     ) -> None:
         assert set(ODD_IDS) < items["images"].keys()
@@ -222,8 +206,7 @@ class SearchContract(ContractIndex):
             assert together["nobody"] is together["\ud800"] is None
             for item_id, each in items[target].items():
                 stored = collection.items.by_id(item_id)
-                assert stored == together[item_id]
-                assert stored is not None
+                assert stored is not None and stored == together[item_id]
                 assert stored == each.item._replace(row=stored.row)
                 assert collection.items.by_rows([stored.row]) == [stored]
                 encoding, its_modality = searcher.stored_query(item_id)[:2]
@@ -234,16 +217,11 @@ class SearchContract(ContractIndex):
             assert searcher.index.collection("images").items.by_id(unknown) is None
             with pytest.raises(UnknownItemError):
                 searcher.find_item(unknown)
-
-    def test_an_item_that_a_filter_leaves_out_is_found_by_its_id(
-        self, index: SearchBackend
-    ) -> None:
-        collection = index.collection("images", parse_filter({"number": {"gt": 1000}}))
-        assert collection.count == PHOTOS
+        nothing = parse_filter({"number": {"gt": 1000}})
+        collection = searcher.index.collection("images", nothing)
         found = collection.items.by_id("photo 39")
-        assert found is not None
-        assert found.metadata == metadata_of(39)
-        assert len(collection.tokens(found.row)) > 0
+        assert found is not None and found.metadata == metadata_of(39)
+        assert (collection.count, len(collection.tokens(found.row)) > 0) == (PHOTOS, True)
 
     def test_a_longer_order_begins_with_a_shorter_one(
         self, index: SearchBackend, items: Mapping[Target, KnownItems]
@@ -251,23 +229,18 @@ class SearchContract(ContractIndex):
         query = made_up_query(np.random.default_rng(7))
         embedding = query.embedding[0]
         expected = slow_match(items["images"].values(), query)
-        for second_stage in (None, SecondStageQuery(query.item_tokens(0), "text")):
-            collection = index.collection("images")
+        collection = index.collection("images")
+        for second in (None, SecondStageQuery(query.item_tokens(0), "text")):
             for count in (0, 1, 6, 7, 20, PHOTOS, 99):
-                rows, match, candidates, *_ = collection.order(
-                    FirstStageQuery(embedding, count, 6, second_stage)
-                )
-                assert candidates == 6
-                assert (rows.dtype, match.dtype) == (np.int64, np.float32)
-                ids = [item.id for item in collection.items.by_rows(rows.tolist())]
+                found = collection.order(FirstStageQuery(embedding, count, 6, second))
+                assert found.candidates == 6
+                assert (found.rows.dtype, found.match.dtype) == (np.int64, np.float32)
+                ids = [item.id for item in collection.items.by_rows(found.rows.tolist())]
                 assert ids == [each.id for each in expected[:count]]
-                assert match.tolist() == pytest.approx(
-                    [each.match for each in expected[:count]], abs=self.tolerance
-                )
-            assert (
-                collection.order(FirstStageQuery(embedding, 3, 99, second_stage)).candidates
-                == PHOTOS
-            )
+                cosines = [each.match for each in expected[:count]]
+                assert found.match.tolist() == pytest.approx(cosines, abs=self.tolerance)
+            every = collection.order(FirstStageQuery(embedding, 3, 99, second))
+            assert every.candidates == PHOTOS
 
     @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
     def test_the_tokens_of_what_was_found(
@@ -330,7 +303,7 @@ class SearchContract(ContractIndex):
             assert raw.match is found.match and raw.align is align
         assert collection.match(queries[0].embedding, [1.0], rows[0][:0]).shape == (1, 0)
 
-    def test_evidence_adds_up_to_the_score(
+    def test_evidence_is_each_words_best_region_and_adds_up_to_the_score(
         self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
     ) -> None:
         text = "a red dog sleeps by the boat"
@@ -339,31 +312,21 @@ class SearchContract(ContractIndex):
             (encode_texts(model, [text]), "text", "images", text),
             (searcher.stored_query("photo 20").encoding, "image", "texts", None),
         ]
+        options: dict[str, Any] = {"k": 9, "explain": True, "size_px": (40, 30)}
         for query, modality, target, query_text in asked:
-            result = run_search(
-                searcher,
-                query,
-                modality,
-                target,
-                k=9,
-                explain=True,
-                text=query_text,
-                size_px=(40, 30),
-            )
-            assert len(result.hits) == 9
-            for hit in result.hits:
+            hits = run_search(searcher, query, modality, target, text=query_text, **options).hits
+            assert len(hits) == 9
+            for hit in hits:
                 similarity = query.item_tokens(0) @ items[target][hit.id].tokens.T
                 of_words = similarity if modality == "text" else similarity.T
-                assert hit.evidence is not None
-                best = of_words.max(axis=1)
-                assert len(hit.evidence) == len(best)
-                for word, (each, cosine) in enumerate(zip(hit.evidence, best, strict=True)):
-                    assert each.score == pytest.approx(cosine, abs=self.tolerance)
-                    assert of_words[word, each.region] == pytest.approx(cosine, abs=self.tolerance)
+                evidence, best = hit.evidence or (), of_words.max(axis=1)
+                scores = [each.score for each in evidence]
+                assert scores == pytest.approx(best, abs=self.tolerance)
+                shown = [of_words[word, each.region] for word, each in enumerate(evidence)]
+                assert shown == pytest.approx(best, abs=self.tolerance)
                 assert hit.stages.align is not None
-                assert sum(each.score for each in hit.evidence) == pytest.approx(
-                    hit.stages.align.score, abs=10 * self.tolerance
-                )
+                total = pytest.approx(hit.stages.align.score, abs=10 * self.tolerance)
+                assert sum(scores) == total
 
     def test_probabilities_are_those_of_the_calibration(self, searcher: TwoStageSearcher) -> None:
         """They are the same whatever the order, the page and the fusion are."""
@@ -377,9 +340,7 @@ class SearchContract(ContractIndex):
         for hit in result.hits:
             assert hit.probability == pytest.approx(of[hit.id], abs=1e-4)
         least = sorted(filter(None, of.values()))[PHOTOS // 2]
-        likely = run_search(
-            searcher, query, "text", "images", k=PHOTOS, fusion=1.0, min_probability=least
-        )
-        assert [hit.id for hit in likely.hits] == [
-            hit.id for hit in again.hits if (hit.probability or 0) >= least
-        ]
+        options = {"k": PHOTOS, "fusion": 1.0, "min_probability": least}
+        likely = run_search(searcher, query, "text", "images", **options)
+        expected = [hit.id for hit in again.hits if (hit.probability or 0) >= least]
+        assert [hit.id for hit in likely.hits] == expected

@@ -11,7 +11,8 @@ from aladin_index.format.layout import EngineLocation, write_location
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.open import open_backend, open_writer
 from aladin_network.errors import EngineUnavailableError, IndexNotReadyError
-from tests.index.backend_contract import BackendContract, Publish
+from tests.index.backend_contract import BackendContract
+from tests.index.contract_index import Publish
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 LOCATION = EngineLocation(url="http://127.0.0.1:19530", name="photos")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from aladin_index.encode.item_changer import add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.exchange.exporter import export_index
 from aladin_index.exchange.importer import import_index
-from aladin_index.format.layout import ITEMS
+from aladin_index.format.layout import ITEMS, generation_folder
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.reader import open_index
@@ -32,7 +32,7 @@ from aladin_network.config import (
     TextEncoderConfig,
     TowerConfig,
 )
-from aladin_network.errors import DataError, IndexMismatchError, InputError
+from aladin_network.errors import DataError, IndexMismatchError, IndexWriteError, InputError
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
 from tests.index.searching import run_search
@@ -154,6 +154,7 @@ def check_answers(index: Path, model: AladinModel, regions: Regions, count: int 
             text=TEXT,
         )
         assert len(result.hits) == count
+        kinds: set[bool] = set()
         for hit in result.hits:
             number = int(hit.id.removeprefix("photo "))
             photo = regions.sets[f"key {number}"]
@@ -167,10 +168,55 @@ def check_answers(index: Path, model: AladinModel, regions: Regions, count: int 
             for word, entry in enumerate(hit.evidence):
                 best = int(cosines[word].argmax())
                 assert entry.region == best
+                kinds.add(bool(cosines[word, best] == 0))
                 if boxes is None or best == len(boxes):  # the region of zeros
                     assert entry.box is None
                 else:
                     assert entry.box == pytest.approx(tuple(boxes[best]), abs=1e-5)
+        assert kinds == {True, False}  # some words find a region, others nothing better than zeros
+
+
+def build(checkpoint: Path, regions: Regions, out: Path) -> None:
+    build_index(checkpoint, out, items(), TEXTS, SETTINGS, regions=regions)
+
+
+def add(checkpoint: Path, regions: Regions, out: Path) -> None:
+    build_index(checkpoint, out, items(range(5)), TEXTS, SETTINGS, regions=regions)
+    network = load_checkpoint(checkpoint)
+    with closing(ChangesWriter(out, network.model_id)) as writer:
+        new = items(range(5, PHOTOS))
+        counts = add_items(writer, network.model, "images", new, AddSettings(), regions=regions)
+    assert counts.added == PHOTOS - 5
+
+
+def add_and_compact(checkpoint: Path, regions: Regions, out: Path) -> None:
+    add(checkpoint, regions, out)
+    compact_index(out)
+
+
+def merge(checkpoint: Path, regions: Regions, out: Path) -> None:
+    parts = [out.with_name("one"), out.with_name("two")]
+    for part, numbers in zip(parts, (range(4), range(4, PHOTOS)), strict=True):
+        build_index(checkpoint, part, items(numbers), None, SETTINGS, regions=regions)
+    merge_indexes(parts, out)
+
+
+def export_and_import(checkpoint: Path, regions: Regions, out: Path) -> None:
+    build(checkpoint, regions, out.with_name("first"))
+    export_index(out.with_name("first"), out.with_name("exported"))
+    import_index(out.with_name("exported"), checkpoint, out)
+
+
+@pytest.mark.parametrize("way", [build, add, add_and_compact, merge, export_and_import])
+def test_texts_find_photos_with_boxes_however_they_came(
+    checkpoint: Path,
+    model: AladinModel,
+    regions: Regions,
+    tmp_path: Path,
+    way: Callable[[Path, Regions, Path], None],
+) -> None:
+    way(checkpoint, regions, tmp_path / "index")
+    check_answers(tmp_path / "index", model, regions)
 
 
 def test_boxes_to_their_stored_form_and_back() -> None:
@@ -184,23 +230,6 @@ def test_boxes_to_their_stored_form_and_back() -> None:
     assert unpack_boxes(b"").shape == (0, 4)
 
 
-def test_texts_find_photos_with_boxes(built: Path, model: AladinModel, regions: Regions) -> None:
-    check_answers(built, model, regions)
-
-
-def test_words_of_both_kinds_are_met(model: AladinModel, regions: Regions) -> None:
-    """Some word finds a region, some word nothing better than zeros; else the test shows little."""
-    with torch.inference_mode():
-        query = encode_texts(model, [TEXT])
-        photos = [model.image.encoder.preprocess(each) for each in regions.sets.values()]
-        best = [
-            (query.tokens[0] @ encode_images(model, [photo]).tokens[0].T).max(dim=1).values
-            for photo in photos
-        ]
-    assert bool((torch.stack(best) == 0).any())
-    assert bool((torch.stack(best) > 0).any())
-
-
 def test_regions_find_texts_with_their_own_boxes(
     built: Path, model: AladinModel, regions: Regions
 ) -> None:
@@ -208,11 +237,12 @@ def test_regions_find_texts_with_their_own_boxes(
     query = encode_images(model, [model.image.encoder.preprocess(photo)]).arrays()
     assert photo.boxes is not None
     with open_index(built) as opened:
-        searcher = TwoStageSearcher(opened)
-        result = run_search(
-            searcher, query, "image", "texts", k=2, explain=True, boxes=photo.boxes[:MOST]
+        result, bare = (
+            run_search(
+                TwoStageSearcher(opened), query, "image", "texts", k=2, explain=True, boxes=boxes
+            )
+            for boxes in (photo.boxes[:MOST], None)
         )
-        bare = run_search(searcher, query, "image", "texts", k=2, explain=True)
     allowed = [tuple(box) for box in photo.boxes[1:MOST].tolist()]
     found = [entry for hit in result.hits for entry in hit.evidence or []]
     for entry in found:
@@ -221,67 +251,29 @@ def test_regions_find_texts_with_their_own_boxes(
     assert all(entry.box is None for hit in bare.hits for entry in hit.evidence or [])
 
 
-def test_items_added_and_folded_in_keep_their_boxes(
-    checkpoint: Path, model: AladinModel, regions: Regions, tmp_path: Path
+def test_a_build_that_was_cut_short_goes_on_with_the_same_regions(
+    checkpoint: Path, built: Path, regions: Regions, tmp_path: Path
 ) -> None:
-    out = tmp_path / "index"
-    build_index(checkpoint, out, items(range(5)), TEXTS, SETTINGS, regions=regions)
-    with open_index(out) as opened:
-        model_id = opened.manifest.model.id
-    with closing(ChangesWriter(out, model_id)) as writer:
-        counts = add_items(
-            writer, model, "images", items(range(5, PHOTOS)), AddSettings(), regions=regions
-        )
-    assert counts.added == PHOTOS - 5
-    check_answers(out, model, regions)
-    compact_index(out)
-    check_answers(out, model, regions)
-
-
-def test_parts_that_are_merged_keep_their_boxes(
-    checkpoint: Path, model: AladinModel, regions: Regions, tmp_path: Path
-) -> None:
-    parts = [tmp_path / "one", tmp_path / "two"]
-    for part, numbers in zip(parts, (range(4), range(4, PHOTOS)), strict=True):
-        build_index(checkpoint, part, items(numbers), None, SETTINGS, regions=regions)
-    merge_indexes(parts, tmp_path / "index")
-    check_answers(tmp_path / "index", model, regions)
-
-
-def test_an_export_takes_the_boxes_along(
-    built: Path, checkpoint: Path, model: AladinModel, regions: Regions, tmp_path: Path
-) -> None:
-    export_index(built, tmp_path / "exported")
-    import_index(tmp_path / "exported", checkpoint, tmp_path / "index")
-    check_answers(tmp_path / "index", model, regions)
-
-
-def test_a_build_that_was_cut_short_goes_on(
-    checkpoint: Path, built: Path, model: AladinModel, regions: Regions, tmp_path: Path
-) -> None:
-    out, read = tmp_path / "index", 0
+    out, read = tmp_path / "index", list[str]()
 
     class Failing(Regions):
         def read(self, key: str) -> RegionSet:
-            nonlocal read
-            read += 1
+            read.append(key)
             if key == "key 7":
                 raise OSError("the disk with the regions is gone")
             return super().read(key)
 
-    failing = Failing(regions.sets)
-    with pytest.raises(Exception, match="is gone"):
-        build_index(checkpoint, out, items(), TEXTS, SETTINGS, regions=failing)
-    assert read > 4
+    with pytest.raises(IndexWriteError, match="is gone"):
+        build(checkpoint, Failing(regions.sets), out)
+    assert len(read) > 4
+    resumed = replace(SETTINGS, resume=True)
     other = Regions(regions.sets, "of another run")
-    resumed = BuildSettings(shard_items=4, batch_size=2, token_dtype="float16", resume=True)
     with pytest.raises(IndexMismatchError, match="cannot resume"):
         build_index(checkpoint, out, items(), TEXTS, resumed, regions=other)
     build_index(checkpoint, out, items(), TEXTS, resumed, regions=regions)
-    check_answers(out, model, regions)
-    for collection in ("images", "texts"):
-        file = f"generations/000001/{collection}/{ITEMS}"
-        assert (out / file).read_bytes() == (built / file).read_bytes()
+    for file in (f"{collection}/{ITEMS}" for collection in ("images", "texts")):
+        ours, theirs = (generation_folder(index, 1) / file for index in (out, built))
+        assert ours.read_bytes() == theirs.read_bytes()
 
 
 def test_a_photo_whose_regions_cannot_be_used_is_left_out(
@@ -308,5 +300,5 @@ def test_regions_and_network_go_together(
     with pytest.raises(InputError, match="this network reads regions, got none"):
         build_index(checkpoint, tmp_path / "index", items(), None, SETTINGS)
     with pytest.raises(InputError, match="this network reads photos, got regions"):
-        build_index(tiny_checkpoint, tmp_path / "index", items(), None, SETTINGS, regions=regions)
+        build(tiny_checkpoint, regions, tmp_path / "index")
     assert not (tmp_path / "index").exists()

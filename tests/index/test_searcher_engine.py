@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,6 @@ from tests.index.searching import run_search
 TEXT = "the yellow star is left of a white triangle"
 
 
-@dataclass
-class Engine:
-    """Which of a collection's methods find no engine."""
-
-    down: set[str] = field(default_factory=set)
-
-
 def _no_answer(method: str, *_: Any) -> None:
     raise EngineUnavailableError("test", f"{method}: no answer")
 
@@ -42,30 +34,32 @@ def _no_answer(method: str, *_: Any) -> None:
 class SlowCollection:
     """A collection whose methods ask an engine first."""
 
-    def __init__(self, collection: FileCollection, engine: Engine) -> None:
+    def __init__(self, collection: FileCollection, down: set[str], asked: list[Any]) -> None:
         self._collection = collection
-        self._engine = engine
+        self._down = down
+        self._asked = asked
 
     is_shared = False
 
     def order_all(self, queries: Sequence[FirstStageQuery]) -> list[Ordered]:
+        self._asked += [query.second_stage for query in queries]
         return [self.order(query) for query in queries]
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._engine.down:
-            return partial(_no_answer, name)
-        return getattr(self._collection, name)
+        return partial(_no_answer, name) if name in self._down else getattr(self._collection, name)
 
 
 class EngineIndex:
-    """An index whose collections ask an engine."""
+    """An index whose collections ask an engine, of whose methods some find none."""
 
     def __init__(self, index: SearchIndex) -> None:
-        self.engine = Engine()
+        self.down: set[str] = set()
+        self.asked: list[Any] = []
         self._index = index
 
     def collection(self, target: Target, filter: Filter | None = None) -> Collection:
-        return SlowCollection(self._index.collection(target, filter), self.engine)  # type: ignore[return-value]
+        collection = self._index.collection(target, filter)
+        return SlowCollection(collection, self.down, self.asked)  # type: ignore[return-value]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._index, name)
@@ -99,15 +93,9 @@ def ask(index: EngineIndex | SearchIndex, target: Target, **options: Any) -> Sea
     return run_search(searcher, query, modality, target, k=5, explain=True, text=TEXT, **options)
 
 
-@pytest.mark.parametrize("target", ["images", "texts"])
-def test_with_the_engine_there_all_is_as_in_the_index(index: EngineIndex, target: Target) -> None:
-    ours, theirs = ask(index._index, target), ask(index, target)
-    assert ours.hits == theirs.hits
-    assert theirs.degraded == []
-
-
 def test_without_the_first_stage_there_is_no_answer(index: EngineIndex) -> None:
-    index.engine.down = {"order"}
+    assert ask(index, "images").hits == ask(index._index, "images").hits
+    index.down = {"order"}
     with pytest.raises(EngineUnavailableError, match="order: no answer"):
         ask(index, "images")
 
@@ -120,7 +108,7 @@ def test_without_tokens_the_first_stage_decides_and_the_answer_says_so(
 ) -> None:
     options: dict[str, Any] = {"offset": offset, "candidates": 3}
     plain = ask(index, target, rerank=False, **options)
-    index.engine.down = {"align", "similarities", "lengths"}
+    index.down = {"align", "similarities", "lengths"}
     degraded = ask(index, target, rerank=rerank, **options)
     assert degraded.degraded == ["rerank_unavailable"]
     assert (degraded.reranked, degraded.fusion) == (False, None)
@@ -137,7 +125,7 @@ def test_without_the_tokens_of_the_hits_there_is_an_order_and_no_evidence(
     index: EngineIndex,
 ) -> None:
     plain = ask(index, "images")
-    index.engine.down = {"similarities"}  # an engine may have scored the words itself
+    index.down = {"similarities"}  # an engine may have scored the words itself
     degraded = ask(index, "images")
     assert degraded.degraded == ["evidence_unavailable"]
     assert degraded.reranked
@@ -148,25 +136,12 @@ def test_without_the_tokens_of_the_hits_there_is_an_order_and_no_evidence(
 
 def test_the_first_stage_knows_what_the_second_will_be_asked(index: EngineIndex) -> None:
     """So that one call of an engine brings what both need; two of one modality have no second."""
-    asked: list[Any] = []
-
-    class Listening(SlowCollection):
-        def order(self, query: FirstStageQuery) -> Ordered:
-            asked.append(query.second_stage)
-            return self._collection.order(query)
-
-    collection = index.collection
-    index.collection = lambda *arguments: Listening(
-        collection(*arguments)._collection, index.engine
-    )  # type: ignore
     searcher = TwoStageSearcher(index)  # type: ignore[arg-type]
-    text, _ = searcher.stored_query("text 4")[:2]
-    photo, _ = searcher.stored_query("photo 3")[:2]
-    run_search(searcher, text, "text", "images", k=3)
-    run_search(searcher, photo, "image", "texts", k=3)
-    run_search(searcher, text, "text", "texts", k=3)
-    run_search(searcher, photo, "image", "images", k=3)
-    of_text, of_photo, *others = asked
-    assert (of_text.modality, of_photo.modality, others) == ("text", "image", [None, None])
+    text, photo = (searcher.stored_query(each).encoding for each in ("text 4", "photo 3"))
+    for query, modality in ((text, "text"), (photo, "image")):
+        for target in ("images", "texts"):
+            run_search(searcher, query, modality, target, k=3)
+    of_text, *none, of_photo = index.asked
+    assert (of_text.modality, of_photo.modality, none) == ("text", "image", [None, None])
     np.testing.assert_array_equal(of_text.tokens, text.item_tokens(0))
     np.testing.assert_array_equal(of_photo.tokens, photo.item_tokens(0))

@@ -48,7 +48,6 @@ class OwnerThread:
     """
 
     def __init__(self, name: str) -> None:
-        """Start the thread."""
         self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._changed = threading.Condition()
         self._stopped: BaseException | None = None
@@ -114,7 +113,6 @@ class FaissCard:
     """
 
     def __init__(self, library: Any = faiss) -> None:
-        """Use the first GPU."""
         if not hasattr(library, "StandardGpuResources"):
             raise RuntimeError("this FAISS was built without support for cards (faiss-cpu)")
         if library.get_num_gpus() == 0:
@@ -160,7 +158,6 @@ class GpuAnn:
     """Searches a copy of an ANN on a GPU, which takes no filters, and at most 2,048 neighbours."""
 
     def __init__(self, card: FaissCard, ann: AnnIndex, embeddings: NDArray[np.float32]) -> None:
-        """Copy an ANN to the GPU, see `FaissCard.copy`."""
         self._ann = ann
         self._owner = card.owner
         self._on_card = [card.copy(ann, embeddings)]
@@ -170,7 +167,6 @@ class GpuAnn:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64] | None:
-        """Find near rows, see `aladin_index.devices.search_device.RowSearch`."""
         wanted = max(math.ceil(count * self._ann.oversample), with_margin(count))
         wanted = min(wanted, self._ann.count)
         if allowed is not None or wanted > MOST_ON_CARD:

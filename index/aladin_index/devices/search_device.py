@@ -39,7 +39,6 @@ class DeviceHealth:
     """Whether a device can be used; shared by all its users."""
 
     def __init__(self) -> None:
-        """Start as usable."""
         self._lock = threading.Lock()
         self._failed = False
 
@@ -84,14 +83,12 @@ class DeviceSearch:
     def __init__(
         self, on_device: RowSearch, collection: StoredCollection, health: DeviceHealth
     ) -> None:
-        """Search the items of `collection`, as long as `health` is good."""
         self._on_device, self._health = on_device, health
         self._ann, self._embeddings = collection.ann, collection.embeddings
 
     def nearest(
         self, queries: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> list[Nearest] | None:
-        """Find the nearest rows, see `aladin_index.ann.first_stage.FirstStage`."""
         search, found = self._on_device.search, list[NDArray[np.int64]]()
         for query in queries:
             rows = self._health.guard(partial(search, query, count, allowed), lambda: None)
@@ -106,7 +103,6 @@ class DeviceAlignment:
     """The second stage on a device, and on the CPU once the device has failed."""
 
     def __init__(self, on_device: SecondStage, spare: SecondStage, health: DeviceHealth) -> None:
-        """Use `spare` once `health` is not good."""
         self._on_device = on_device
         self._spare = spare
         self._health = health
@@ -117,7 +113,6 @@ class DeviceAlignment:
         modality: Modality,
         rows: Sequence[NDArray[np.int64]],
     ) -> list[NDArray[np.float32]]:
-        """Score items, see `aladin_index.tokens.maxsim.SecondStage`."""
         return self._health.guard(
             partial(self._on_device.align_all, queries, modality, rows),
             partial(self._spare.align_all, queries, modality, rows),
@@ -129,7 +124,6 @@ class DeviceAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
         return self._health.guard(
             partial(self._on_device.similarities, query, modality, rows),
             partial(self._spare.similarities, query, modality, rows),
@@ -148,7 +142,6 @@ class SearchDevice:
         first_stage: FirstStageName = "faiss",
         library: Any = faiss,
     ) -> None:
-        """Search on a device of torch, which is imported for the first of its stages."""
         self.device = device
         self._first_stage: FirstStageName = first_stage
         self._library = library

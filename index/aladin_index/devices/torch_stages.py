@@ -33,7 +33,6 @@ class TorchExact:
         device: torch.device,
         dtype: torch.dtype = torch.float16,
     ) -> None:
-        """Copy the embeddings to the device."""
         count, dim = embeddings.shape
         self._device = device
         self._vectors = torch.empty((count, dim), dtype=dtype, device=device)
@@ -44,7 +43,6 @@ class TorchExact:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.devices.search_device.RowSearch`."""
         total = len(self._vectors)
         wanted = min(with_margin(count), total)
         vector = torch.from_numpy(query).to(self._device, self._vectors.dtype)
@@ -72,7 +70,6 @@ class TorchAlignment:
     """
 
     def __init__(self, tokens: TokenStore, device: torch.device, budget_bytes: int) -> None:
-        """Copy the tokens to the device if they fit."""
         self._tokens = tokens
         self._device = device
         self._values: Tensor | None = None
@@ -94,7 +91,6 @@ class TorchAlignment:
         modality: Modality,
         rows: Sequence[NDArray[np.int64]],
     ) -> list[NDArray[np.float32]]:
-        """Score items, query by query, see `aladin_index.tokens.maxsim.SecondStage`."""
         pairs = zip(queries, rows, strict=True)
         return [self.align(query, modality, of_query) for query, of_query in pairs]
 
@@ -123,7 +119,6 @@ class TorchAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens on the CPU, see `aladin_index.tokens.maxsim.SecondStage`."""
         del modality  # the product of float32 tokens is the same from either side
         block = self._tokens.read(rows)
         return split_items(query @ block.values.T, block.lengths)

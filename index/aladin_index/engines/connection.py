@@ -70,7 +70,6 @@ class Connection:
     """Calls of `pymilvus.MilvusClient`; connects at the first call."""
 
     def __init__(self, url: str, token: str | None, timeout_s: float, retries: int) -> None:
-        """Store the arguments; no connection is made yet."""
         try:
             self._pymilvus: Any = importlib.import_module("pymilvus")
             self._grpc_error: Any = importlib.import_module("grpc").RpcError
@@ -85,7 +84,6 @@ class Connection:
 
     @property
     def pymilvus(self) -> Any:
-        """The package `pymilvus`."""
         return self._pymilvus
 
     def call(self, ask: Callable[[Any], Answer]) -> Answer:
@@ -116,7 +114,6 @@ class Connection:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def close(self) -> None:
-        """Close the connection."""
         with self._lock:
             if self._client is not None:
                 self._client.close()
@@ -160,7 +157,6 @@ class Connection:
 
 
 def _engine_error(code: object, message: str) -> EngineError:
-    """Create the error for a code of Milvus or gRPC."""
     name = getattr(code, "name", None)
     message = " ".join(_TRIES.sub("", message or "no reason was given").split())
     is_starting = name == _NOT_REGISTERED[0] and message.startswith(_NOT_REGISTERED[1])
@@ -197,7 +193,6 @@ class Consistency:
     """Chooses which writes a read waits for."""
 
     def __init__(self, url: str, level: str | None) -> None:
-        """Select one of the levels of this module."""
         level = level or DEFAULT_LEVEL
         if level not in LEVELS:
             raise ConfigError(f"consistency: expected one of {', '.join(LEVELS)}, got {level!r}")

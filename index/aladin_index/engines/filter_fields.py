@@ -105,7 +105,6 @@ def terms_of(test: Equal | Exists) -> list[str]:
 
 
 def limit_of(field: str, bound: Bound) -> Limit:
-    """Return what a bound compares."""
     end, sign = _COMPARISONS[bound.comparison]
     name = _extent_name(field, bound.value.kind, end)
     if bound.value.kind == "number":

@@ -51,7 +51,6 @@ class Circuit:
     """Counts consecutive failures; thread-safe."""
 
     def __init__(self) -> None:
-        """Start closed: calls are permitted."""
         self._lock = threading.Lock()
         self._failures = 0
         self._open: EngineError | None = None

@@ -17,21 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.engines.collections import (
-    CollectionShape,
-    create_collection,
-    seal,
-)
-from aladin_index.engines.connection import ENGINE, ONCE, Connection, Consistency
-from aladin_index.engines.filter_fields import EXTENTS, TERMS, expression, quoted
-from aladin_index.engines.index_kinds import (
     EXACT,
     GRAPH,
+    CollectionShape,
     check_search_params,
+    create_collection,
     index_kind,
     kind_for,
+    seal,
     search_params,
     widths_of,
 )
+from aladin_index.engines.connection import ENGINE, ONCE, Connection, Consistency
+from aladin_index.engines.filter_fields import EXTENTS, TERMS, expression, quoted
 from aladin_index.engines.record import GenerationRecord, is_whole, read_record, write_record
 from aladin_index.engines.rows import (
     ITEM,
@@ -80,7 +78,6 @@ class EngineOptions:
     retries: int = 3
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.timeout_s <= 0:
             raise ConfigError(f"engine timeout_s: expected more than 0, got {self.timeout_s}")
         if self.retries < 0:
@@ -132,7 +129,6 @@ class EngineQuery:
 
 
 def collection_name(name: str, generation: int, part: Part) -> str:
-    """Return the name of the collection of one part of a generation."""
     return f"{name}_{generation:06d}_{part}"
 
 
@@ -160,7 +156,6 @@ class EngineClient:
     max_results = 16_384
 
     def __init__(self, location: EngineLocation, options: EngineOptions) -> None:
-        """Check the arguments; Milvus need not respond yet."""
         check_search_params(location.index or GRAPH, location.search_params)
         self._location = location
         self._consistency = Consistency(location.url, location.consistency)
@@ -181,7 +176,6 @@ class EngineClient:
         return next(iter(generations_of(self._location.name, [collection or ""])), None)
 
     def make_live(self, generation: int) -> None:
-        """Make a generation the live one, atomically."""
         name, collection = self._location.name, self._name(generation, "record")
 
         def point(client: Any) -> None:
@@ -209,7 +203,6 @@ class EngineClient:
         write_record(self._connection, self._name(generation, "record"), record)
 
     def read_record(self, generation: int) -> dict[str, bytes] | None:
-        """Return a generation's record, or None if it has none."""
         return read_record(self._connection, self._name(generation, "record"))
 
     def create_collection(self, generation: int, target: Target, schema: CollectionSchema) -> None:
@@ -351,11 +344,9 @@ class EngineClient:
         self._connection.call(lambda client: client.list_collections(**ONCE))
 
     def close(self) -> None:
-        """Close the connections."""
         self._connection.close()
 
     def _live_collection(self) -> str | None:
-        """Return the collection of the alias, or None if there is no alias."""
         name, refused = self._location.name, self._connection.pymilvus.MilvusException
 
         def described(client: Any) -> str | None:
@@ -396,7 +387,6 @@ def _one_of(keys: Sequence[str]) -> str:
 
 
 def require_live(client: EngineClient, path: Path) -> int:
-    """Return the live generation."""
     generation = client.live_generation()
     if generation is None:
         raise IndexNotReadyError(f"{path}: nothing was pushed to {ENGINE} yet")
@@ -404,7 +394,6 @@ def require_live(client: EngineClient, path: Path) -> int:
 
 
 def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
-    """Read the record of a generation."""
     pieces = client.read_record(generation)
     where = f"{ENGINE}: generation {generation}"
     if pieces is None or not is_whole(pieces):

@@ -26,8 +26,16 @@ from aladin_index.engines.record import CHANGED, SOURCE, GenerationRecord, is_wh
 from aladin_index.engines.rows import CollectionSchema, EngineItem
 from aladin_index.format.disk import lock_file
 from aladin_index.format.layout import CURRENT, MODEL, EngineLocation, location_of, write_location
-from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest, RecallPoint
-from aladin_index.format.models import copy_model, has_model, model_folder, upgrade_model_folder
+from aladin_index.format.manifest import (
+    AnnEntry,
+    CollectionEntry,
+    Manifest,
+    RecallPoint,
+    copy_model,
+    has_model,
+    model_folder,
+    upgrade_model_folder,
+)
 from aladin_index.generations.collection_writer import PackedBatch, live_parts
 from aladin_index.generations.history import earlier_generations
 from aladin_index.generations.reader import SearchIndex, open_index
@@ -74,7 +82,6 @@ class PushSettings:
     unless_live: bool = False
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.ann_recall is not None and not 0 < self.ann_recall <= 1:
             raise ConfigError(
                 f"ann_recall: expected more than 0 and at most 1, got {self.ann_recall}"
@@ -310,7 +317,6 @@ class _Push:
         return json.dumps(data, sort_keys=True).encode("utf-8")
 
     def _note(self) -> None:
-        """Store the progress, for a push that continues this one."""
         done = json.dumps(self._done).encode("ascii")
         self._client.write_record(self.generation, {SOURCE: self.identity, _PROGRESS: done})
 
@@ -361,7 +367,6 @@ class NearestSoFar:
     """
 
     def __init__(self, queries: NDArray[np.float32], count: int) -> None:
-        """Start without items."""
         self.queries = queries
         self.count = count
         self._scores = np.empty((len(queries), 0), dtype=np.float32)

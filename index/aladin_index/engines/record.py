@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from aladin_index.engines.collections import CollectionShape, create_collection
 from aladin_index.engines.connection import ENGINE, ONCE, Connection
 from aladin_index.engines.rows import KEY, MAX_TEXT_BYTES
+from aladin_index.format.layout import parse_versioned
 from aladin_index.format.manifest import SCHEMA_VERSION, Manifest
-from aladin_index.format.versioned import parse_versioned
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_network.config import dump_config
@@ -170,7 +170,6 @@ def write_record(connection: Connection, collection: str, record: Mapping[str, b
 
 
 def read_record(connection: Connection, collection: str) -> dict[str, bytes] | None:
-    """Return a record, or None if there is none."""
     if not connection.call(lambda client: client.has_collection(collection, **ONCE)):
         return None
 

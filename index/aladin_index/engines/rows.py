@@ -78,7 +78,7 @@ class CollectionForm(NamedTuple):
         token_dtype: Storage format of the tokens.
         token_dim: Size of a token.
         token_texts: Number of fields that hold the tokens of a row.
-        index_kind: Index kind of its first stage, see `aladin_index.engines.index_kinds`.
+        index_kind: Index kind of its first stage, see `aladin_index.engines.collections`.
     """
 
     token_dtype: TokenDtype
@@ -88,7 +88,6 @@ class CollectionForm(NamedTuple):
 
     @classmethod
     def of(cls, schema: CollectionSchema, index_kind: str) -> CollectionForm:
-        """Choose the form of a collection with an index kind."""
         codec = _form_codec(schema.token_dtype, schema.token_dim)
         needed = _ROOM * schema.max_tokens * codec.token_bytes
         texts = max(1, -(-needed // _BYTES_A_TEXT))
@@ -96,7 +95,6 @@ class CollectionForm(NamedTuple):
 
     @classmethod
     def read(cls, description: str) -> CollectionForm:
-        """Parse the description of a collection."""
         try:
             return cls(**json.loads(description))
         except (ValueError, TypeError) as error:
@@ -130,7 +128,6 @@ def key_of(item_id: str) -> str:
 
 
 def row_of(entry: EngineItem, form: CollectionForm) -> dict[str, Any]:
-    """Return the row of an item."""
     assert entry.embedding is not None and entry.tokens is not None  # as upserts have them
     fields, text = filter_fields(entry.item.metadata), item_text(entry.item)
     stored = token_bytes(entry.tokens)

@@ -45,7 +45,6 @@ class EngineWriter:
     """
 
     def __init__(self, root: Path, client: EngineClient, model_id: str) -> None:
-        """Store the arguments; no request is sent yet."""
         self._root = root
         self._client = client
         self._model_id = model_id
@@ -54,7 +53,6 @@ class EngineWriter:
         self._last_row = 0
 
     def close(self) -> None:
-        """Close the client."""
         self._client.close()
 
     def known(self, target: Target, ids: Sequence[str]) -> set[str]:
@@ -65,7 +63,6 @@ class EngineWriter:
             return self._known(record, target, ids)
 
     def add(self, target: Target, new: AnyBatch, on_duplicate: OnDuplicate) -> AddReport:
-        """Add items, see `aladin_index.changes.writer.ChangesWriter.add`."""
         with self._lock:
             record = self._live()
             new.check_fits(_collection(record, target))
@@ -94,7 +91,6 @@ class EngineWriter:
     def delete(
         self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
     ) -> DeleteReport:
-        """Remove items, see `aladin_index.changes.writer.ChangesWriter.delete`."""
         with self._lock:
             record = self._live()
             _collection(record, target)
@@ -111,7 +107,6 @@ class EngineWriter:
             return report
 
     def _live(self) -> GenerationRecord:
-        """Return the record of the generation that is live now."""
         generation = require_live(self._client, self._root)
         if self._record is None or self._record.manifest.generation != generation:
             self._record = read_generation(self._client, generation)

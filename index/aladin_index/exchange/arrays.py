@@ -30,7 +30,6 @@ def map_array(path: Path, dimensions: int) -> NDArray[Any]:
 
 
 def check_kind(path: Path, array: NDArray[Any], *kinds: str) -> None:
-    """Check the kind of an array's numbers."""
     if array.dtype.name not in kinds:
         raise DataError(path, None, f"expected {' or '.join(kinds)}, got {array.dtype.name}")
 
@@ -85,7 +84,6 @@ class StoredTokens:
     def __init__(
         self, layout: CollectionLayout, names: Sequence[str], rows: Sequence[int], dim: int
     ) -> None:
-        """Map the files, and check that their sizes match each other and the network's."""
         self.codec = _codec(layout, names[0], dim)
         self.packed = {name: _packed(layout, name, self.codec) for name in names}
         self.lengths: dict[str, NDArray[Any]] = {}
@@ -104,7 +102,6 @@ class StoredTokens:
 
     @property
     def count(self) -> int:
-        """Number of tokens of all items."""
         return sum(packed.count for packed in self.packed.values())
 
     def sample(self, count: int) -> NDArray[np.float32]:

@@ -123,7 +123,6 @@ class _CollectionExport:
         )
 
     def write(self, progress: Progress) -> None:
-        """Write all files of the collection."""
         for folder in self._layout.folders:
             folder.mkdir(parents=True, exist_ok=True)
         progress.start(self._collection.count, _UNITS[self._collection.target])
@@ -155,7 +154,6 @@ class _CollectionExport:
         return rows
 
     def _copy_uploaded(self, items: Sequence[StoredItem]) -> None:
-        """Copy the photos that were uploaded: only the index has them."""
         for item in items:
             if item.path is not None and not Path(item.path).is_absolute():
                 copy = self._folder / item.path

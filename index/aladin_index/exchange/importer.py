@@ -78,7 +78,6 @@ class EncodedCollection:
     """Images or texts of a folder of encodings."""
 
     def __init__(self, layout: CollectionLayout, dims: Dims, *, own: bool) -> None:
-        """Map the files, and check that their sizes match each other and the network's."""
         self._layout, self._dims = layout, dims
         names = layout.parts()
         self._embeddings = {name: map_array(layout.embeddings(name), 2) for name in names}
@@ -99,7 +98,6 @@ class EncodedCollection:
 
     @property
     def files(self) -> set[Path]:
-        """All files of the collection."""
         codec = None if self._tokens is None else self._tokens.codec
         files = {file for name in self._embeddings for file in self._layout.files(name, codec)}
         if not self._items.has_metadata:
@@ -299,7 +297,6 @@ def _fingerprint(files: dict[str, FileEntry], token_dtype: TokenDtype | None) ->
 
 
 def _layouts(folder: Path) -> list[CollectionLayout]:
-    """Find the collections that a folder has embeddings of."""
     if not folder.is_dir():
         raise DataError(folder, None, "no such folder")
     places = [

@@ -77,7 +77,6 @@ def exported_row(item: StoredItem) -> dict[str, Any]:
 
 
 def imported_item(row: Mapping[str, Any]) -> StoredItem:
-    """Return the item of a row of an export."""
     return StoredItem(
         row=0,  # rows are numbered as they are written
         id=row["id"],
@@ -130,7 +129,6 @@ class RowWriter:
     """Writes the items of one part."""
 
     def __init__(self, path: Path, target: Target) -> None:
-        """Create a file."""
         import pyarrow
         from pyarrow.parquet import ParquetWriter
 
@@ -146,7 +144,6 @@ class RowWriter:
         self._file.write_table(pyarrow.Table.from_pylist(rows, schema=self._schema))
 
     def __enter__(self) -> RowWriter:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -155,12 +152,10 @@ class RowWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Complete the file."""
         self._file.close()
 
 
 def count_rows(path: Path) -> int:
-    """Return the number of rows of a file."""
     import pyarrow
     from pyarrow.parquet import read_metadata
 
@@ -197,7 +192,6 @@ class ItemSource:
     def __init__(
         self, layout: CollectionLayout, names: Sequence[str], rows: Sequence[int], *, own: bool
     ) -> None:
-        """Check that the metadata has as many rows as the embeddings."""
         self._layout = layout
         self._rows = dict(zip(names, rows, strict=True))
         self._firsts = dict(zip(names, np.cumsum([0, *rows[:-1]]).tolist(), strict=True))

@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from aladin_index.format.layout import parse_versioned
 from aladin_index.format.manifest import EncodingsManifest
-from aladin_index.format.versioned import parse_versioned
 from aladin_index.tokens.codec import CODED, TokenCodec
 from aladin_network.config import dump_config
 from aladin_network.errors import DataError, IndexCorruptError, IndexMismatchError
@@ -69,12 +69,10 @@ class CollectionLayout:
 
     @property
     def folders(self) -> list[Path]:
-        """Folders of its files."""
         return [self.embeddings("").parent, self.metadata("").parent, self.tokens]
 
     @property
     def tokens(self) -> Path:
-        """Folder of the tokens."""
         return self.folder / f"{self.prefix}_tokens"
 
     def embeddings(self, part: str) -> Path:
@@ -112,7 +110,6 @@ class CollectionLayout:
         return parts
 
     def files(self, part: str, codec: TokenCodec | None) -> list[Path]:
-        """List the files of a part."""
         files = [self.embeddings(part), self.metadata(part)]
         if codec is not None:
             files.append(self.lengths(part))
@@ -140,7 +137,6 @@ class ExchangeManifest(EncodingsManifest):
 
 
 def write_exchange_manifest(folder: Path, manifest: ExchangeManifest) -> None:
-    """Write a folder's manifest."""
     write_json(folder / MANIFEST, dump_config(manifest))
 
 
@@ -160,7 +156,6 @@ def read_exchange_manifest(folder: Path) -> ExchangeManifest | None:
 
 
 def check_files(folder: Path, manifest: ExchangeManifest, files: dict[str, FileEntry]) -> None:
-    """Compare the files of a folder with its manifest."""
     for name in sorted(manifest.files.keys() | files.keys()):
         expected, found = manifest.files.get(name), files.get(name)
         if expected != found:

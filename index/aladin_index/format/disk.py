@@ -253,7 +253,6 @@ class GenerationLease:
     """
 
     def __init__(self, generation: int, descriptor: int) -> None:
-        """Hold the lock of `descriptor`, which is closed on release."""
         self.generation = generation
         self._descriptor: int | None = descriptor
 

@@ -23,23 +23,46 @@ environment.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict
 
-from aladin_index.format.versioned import parse_versioned
-from aladin_network.config import STRICT, dump_config
+from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import (
     ConfigError,
     IndexCorruptError,
+    IndexMismatchError,
     IndexNotReadyError,
     InputError,
 )
 from aladin_network.files import atomic_file, write_json
+
+T = TypeVar("T")
+
+
+def parse_versioned(schema: type[T], content: bytes, path: Path, version: int, otherwise: str) -> T:
+    """Build the strict dataclass `schema` from the content of a file.
+
+    Raises `IndexMismatchError` for another version, and `IndexCorruptError`, with the reason
+    `otherwise` if there is no version, for anything else.
+    """
+    try:
+        data: Any = json.loads(content)
+        found = data["schema_version"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise IndexCorruptError(path, otherwise) from error
+    if found != version:
+        raise IndexMismatchError(f"{path}: schema version", version, found)
+    try:
+        return parse_config(schema, data, path.name)
+    except ConfigError as error:
+        raise IndexCorruptError(path, str(error)) from error
+
 
 ENGINE_FILE = "engine.json"
 SCHEMA_VERSION = 1
@@ -66,7 +89,7 @@ class EngineLocation:
         shards: Number of shards of each collection of a new generation.
         replicas: Number of replicas of each shard.
         index: First stage that Milvus builds: "hnsw", "ivf_flat" ..., see
-            `aladin_index.engines.index_kinds`.
+            `aladin_index.engines.collections`.
         index_params: Parameters of building the vector index.
         search_params: Parameters of searching the vector index.
         consistency: Consistency of reads, see `aladin_index.engines.connection`.
@@ -87,7 +110,6 @@ class EngineLocation:
     consistency: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the values."""
         check_url(self.url)
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
@@ -146,7 +168,6 @@ ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
 
 
 def generation_folder(root: Path, generation: int) -> Path:
-    """Return the folder of a published generation."""
     return root / GENERATIONS / f"{generation:06d}"
 
 

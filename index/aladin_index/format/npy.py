@@ -29,7 +29,6 @@ class NpyWriter:
     """
 
     def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> None:
-        """Create a file for parts of the shape (rows, *row_shape), converted to `dtype`."""
         self._path = path
         self._dtype = np.dtype(dtype)
         self._row_shape = row_shape
@@ -59,7 +58,6 @@ class NpyWriter:
             self._file.close()
 
     def __enter__(self) -> NpyWriter:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -68,7 +66,6 @@ class NpyWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Complete the file; if the block failed, it stays an invalid array."""
         if error is None:
             self.close()
         else:

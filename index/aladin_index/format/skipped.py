@@ -17,9 +17,8 @@ from typing import ClassVar, NamedTuple
 from pydantic import ConfigDict
 
 from aladin_index.facts import SkippedReason, SkippedSummary
-from aladin_index.format.layout import SKIPPED, generation_folder
+from aladin_index.format.layout import SKIPPED, generation_folder, parse_versioned
 from aladin_index.format.manifest import Manifest
-from aladin_index.format.versioned import parse_versioned
 from aladin_network.config import STRICT, dump_config
 from aladin_network.errors import IndexCorruptError, IndexMismatchError, InputError
 from aladin_network.files import write_json

@@ -173,7 +173,6 @@ class FittedPhotos:
     """Compares a generation's photos with those that its calibration was fitted on."""
 
     def __init__(self, calibration: Calibration | None) -> None:
-        """Start with counts of zero."""
         fitted_on = None if calibration is None else calibration.fitted_on
         # A calibration that was fitted to an index is of that index's photos, whatever the data.
         data = fitted_on.data_sample if fitted_on and fitted_on.searched == "split" else None
@@ -255,5 +254,4 @@ def items_of(collection: FileCollection, rows: NDArray[np.int64]) -> list[Stored
 
 
 def _as_recorded(item: StoredItem, states: Mapping[int, str]) -> StoredItem:
-    """Return an item with the state of its file that was recorded last."""
     return item._replace(file_state=states.get(item.row, item.file_state)) if states else item

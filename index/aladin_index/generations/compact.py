@@ -22,8 +22,7 @@ from aladin_index.changes.database import (
 from aladin_index.changes.opening import open_to_read
 from aladin_index.format.disk import changes_lock, disk_errors, only_builder
 from aladin_index.format.layout import generation_folder, live_generation
-from aladin_index.format.manifest import DIGEST, Manifest
-from aladin_index.format.models import drop_models
+from aladin_index.format.manifest import DIGEST, Manifest, drop_models
 from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, CollectionSource, live_parts
 from aladin_index.generations.history import PendingChanges, describe_changes, rolled_back_changes
 from aladin_index.generations.published import drop_generations, drop_photos

@@ -180,7 +180,6 @@ def rolled_back_changes(root: Path) -> dict[int, dict[Target, PendingChanges]]:
 
 
 def describe_changes(changes: Mapping[Target, PendingChanges]) -> str:
-    """Describe numbers of changes in words."""
     return (
         "; ".join(
             f"{each.added} {target} added, {each.removed} removed"

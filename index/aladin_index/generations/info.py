@@ -21,8 +21,13 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
-from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
-from aladin_index.format.models import model_folder
+from aladin_index.format.manifest import (
+    MANIFEST,
+    CollectionEntry,
+    Manifest,
+    model_folder,
+    read_manifest,
+)
 from aladin_index.format.skipped import read_skipped_summary
 from aladin_index.generations.history import PendingChanges, changed_at_s, pending_changes
 from aladin_index.search.options import MAX_ITEMS

@@ -22,8 +22,7 @@ from aladin_index.ann.hub_correction import without_biases
 from aladin_index.changes.encoded import PackedBatch
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import NEW_CATALOGUE, generation_folder
-from aladin_index.format.manifest import DIGEST
-from aladin_index.format.models import model_folder
+from aladin_index.format.manifest import DIGEST, model_folder
 from aladin_index.format.skipped import read_skipped
 from aladin_index.generations.collection_writer import CollectionSource, live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
@@ -98,7 +97,6 @@ class _Part:
 
     @property
     def folder(self) -> Path:
-        """Folder of its files."""
         return generation_folder(self.index.path, self.index.generation) / self.collection.target
 
 
@@ -181,7 +179,6 @@ def merge_indexes(
 
 
 def _collections(indexes: Sequence[SearchIndex]) -> dict[Target, list[_Part]]:
-    """Return the parts that have items, by collection."""
     collections: dict[Target, list[_Part]] = {}
     for target in TARGETS:
         parts = [

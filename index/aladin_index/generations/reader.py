@@ -26,8 +26,13 @@ from aladin_index.format.disk import (
     read_file_ahead,
 )
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, generation_folder
-from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths, read_manifest
-from aladin_index.format.models import model_folder
+from aladin_index.format.manifest import (
+    CollectionEntry,
+    Manifest,
+    check_lengths,
+    model_folder,
+    read_manifest,
+)
 from aladin_index.format.npy import map_npy, map_pages
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
@@ -74,7 +79,6 @@ class SearchIndex:
 
     @property
     def generation(self) -> int:
-        """Number of the generation."""
         return self.manifest.generation
 
     @property
@@ -144,7 +148,6 @@ class SearchIndex:
         self.lease.release()
 
     def __enter__(self) -> SearchIndex:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -153,7 +156,6 @@ class SearchIndex:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
         self.close()
 
 

@@ -34,8 +34,7 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
-from aladin_index.format.manifest import read_manifest
-from aladin_index.format.models import model_folder
+from aladin_index.format.manifest import model_folder, read_manifest
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
@@ -167,7 +166,6 @@ def _database_fault(file: Path) -> str | None:
 
 
 def _graphs(model: Path) -> dict[Path, FileEntry]:
-    """Return the files of a model's graphs."""
     if not (model / GRAPHS).exists():
         return {}
     try:
@@ -179,7 +177,6 @@ def _graphs(model: Path) -> dict[Path, FileEntry]:
 
 
 def _fault(file: Path, entry: FileEntry, progress: Progress) -> str | None:
-    """Return what is wrong with a file, or None."""
     digest, length = hashlib.sha256(), 0
     try:
         with file.open("rb") as stream:

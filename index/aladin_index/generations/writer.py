@@ -38,10 +38,11 @@ from aladin_index.format.manifest import (
     MadeBy,
     Manifest,
     ModelEntry,
+    check_same_model,
+    copy_model,
     read_manifest,
     write_manifest,
 )
-from aladin_index.format.models import check_same_model, copy_model
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
     CollectionSource,
@@ -72,7 +73,6 @@ GoingLive = Callable[[int], AbstractContextManager[None]]
 
 
 def describe_model(checkpoint_folder: Path, model_id: str) -> ModelEntry:
-    """Describe a checkpoint as an entry of the manifest."""
     return ModelEntry(id=model_id, files=describe_files(checkpoint_folder, CHECKPOINT_FILES))
 
 
@@ -207,7 +207,6 @@ def _write_collections(
 def _describe_files(
     folder: Path, entries: Mapping[Target, CollectionEntry]
 ) -> dict[str, FileEntry]:
-    """Measure and hash the files of all collections."""
     names = [name for target, entry in entries.items() for name in collection_files(target, entry)]
     if (folder / CORRECTION).exists():
         names.append(CORRECTION)

@@ -18,8 +18,8 @@ from aladin_index.format.manifest import (
     CollectionEntry,
     FidelityPoint,
     Tuning,
+    model_folder,
 )
-from aladin_index.format.models import model_folder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.fidelity import (

@@ -31,8 +31,14 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
-from aladin_index.format.manifest import DIGEST, Manifest, ModelEntry, read_manifest
-from aladin_index.format.models import check_same_model, copy_upgrade_model
+from aladin_index.format.manifest import (
+    DIGEST,
+    Manifest,
+    ModelEntry,
+    check_same_model,
+    copy_upgrade_model,
+    read_manifest,
+)
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.compact import settings_of

@@ -14,7 +14,7 @@ from typing import Literal
 from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
 from aladin_index.encode.region_sources import check_regions
 from aladin_index.encode.source_items import PhotoPlaces
-from aladin_index.format.models import live_model_folder
+from aladin_index.format.manifest import live_model_folder
 from aladin_index.format.skipped import FOLLOWED, SkippedItem, write_follow_record
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes

@@ -17,8 +17,7 @@ from pathlib import Path
 from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import generation_folder, live_generation
-from aladin_index.format.manifest import read_manifest
-from aladin_index.format.models import live_model_folder
+from aladin_index.format.manifest import live_model_folder, read_manifest
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.settings import BuildSettings, EncodeSettings
 from aladin_index.sync.apply import SyncReport

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from aladin_index.changes.writer import DeleteReport
 from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.encode.source_items import SourceItem
-from aladin_index.format.models import model_folder
+from aladin_index.format.manifest import model_folder
 from aladin_index.generations.info import LocalFacts, facts_of
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter

@@ -12,7 +12,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aladin_index.format.models import likely_model_folder
+from aladin_index.format.manifest import likely_model_folder
 from aladin_network.graphs.loading import uses_graphs
 from aladin_network.types import DeviceName
 from aladin_service.observe.logs import log_setup

@@ -2,8 +2,9 @@
 
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,95 +18,91 @@ from tests.index.devices.fake_faiss_card import FakeFaissCard
 from tests.index.vectors import unit_vectors
 
 MakeCollection = Callable[..., StoredCollection]
+Copy = tuple[StoredCollection, GpuAnn]
 
 
-def on_a_card(collection: StoredCollection) -> tuple[FakeFaissCard, FaissCard, GpuAnn]:
-    """Copy a collection to a card; the test closes the card."""
-    library = FakeFaissCard()
+@pytest.fixture
+def library() -> FakeFaissCard:
+    return FakeFaissCard()
+
+
+@pytest.fixture
+def copied(
+    library: FakeFaissCard, make_collection: MakeCollection
+) -> Iterator[Callable[..., Copy]]:
+    """Return a function that copies a collection of some vectors to the card."""
     card = FaissCard(library)
-    return library, card, GpuAnn(card, collection.ann, collection.embeddings)
+
+    def copy(vectors: np.ndarray, **more: Any) -> Copy:
+        collection = make_collection(vectors, **more)
+        return collection, GpuAnn(card, collection.ann, collection.embeddings)
+
+    yield copy
+    card.close()
 
 
-def test_faiss_for_processors_is_refused_with_the_reason() -> None:
-    if hasattr(faiss, "StandardGpuResources"):
-        pytest.skip("this FAISS has support for cards")
-    with pytest.raises(RuntimeError, match="built without support for cards"):
-        FaissCard()
-
-
-def test_a_machine_without_cards_is_refused_with_the_reason() -> None:
+def test_a_machine_or_a_faiss_without_cards_is_refused_with_the_reason() -> None:
     with pytest.raises(RuntimeError, match="finds no card"):
         FaissCard(FakeFaissCard(cards=0))
+    if not hasattr(faiss, "StandardGpuResources"):
+        with pytest.raises(RuntimeError, match="built without support for cards"):
+            FaissCard()
 
 
-@pytest.mark.parametrize("factory", ["Flat", "HNSW16,Flat"])
+@pytest.mark.parametrize(("factory", "width"), [("Flat", None), ("HNSW16,Flat", 32)])
 def test_plain_vectors_and_graphs_are_searched_exactly(
-    factory: str, make_collection: MakeCollection
+    copied: Callable[..., Copy], factory: str, width: int | None
 ) -> None:
     vectors = unit_vectors(3000)
-    collection = make_collection(
-        vectors, factory=factory, search_width=32 if "HNSW" in factory else None
-    )
-    _, card, engine = on_a_card(collection)
+    _, engine = copied(vectors, factory=factory, search_width=width)
     for query in unit_vectors(3010)[3000:]:
         found = engine.search(query, 50)
         nearest, _ = exact_search(vectors, query, 50)
-        assert set(nearest) <= set(found)
+        assert found is not None and set(nearest) <= set(found)
         assert len(found) == 71  # a tenth and 16 more, for half precision confuses some
-    card.close()
 
 
-def test_inverted_lists_are_copied_with_their_width(make_collection: MakeCollection) -> None:
+def test_inverted_lists_are_copied_with_their_width(
+    library: FakeFaissCard, copied: Callable[..., Copy]
+) -> None:
     vectors = unit_vectors(3000)
-    collection = make_collection(vectors, factory="IVF20,Flat", search_width=5)
-    library, card, engine = on_a_card(collection)
+    collection, engine = copied(vectors, factory="IVF20,Flat", search_width=5)
     assert library.copies[0].nprobe == 5
-    query = vectors[17]
-    assert set(collection.ann.search(query, 50)) <= set(engine.search(query, 50))
+    found = engine.search(vectors[17], 50)
+    assert found is not None and set(collection.ann.search(vectors[17], 50)) <= set(found)
     # Not the ANN's own index was set: it is searched with its parameters per call.
     assert collection.ann.faiss_index.nprobe == 1
-    card.close()
 
 
-def test_one_thread_searches_whoever_asks(make_collection: MakeCollection) -> None:
+def test_one_thread_searches_whoever_asks_and_a_failing_card_says_so_to_everyone(
+    library: FakeFaissCard, copied: Callable[..., Copy]
+) -> None:
     vectors = unit_vectors(500)
-    collection = make_collection(vectors)
-    library, card, engine = on_a_card(collection)
+    _, engine = copied(vectors)
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(lambda row: engine.search(vectors[row], 5), range(100)))
-    assert all(row in rows for row, rows in enumerate(found))
+    assert all(rows is not None and row in rows for row, rows in enumerate(found))
     assert library.copies[0].threads == {"faiss-card"}
-    card.close()
-
-
-def test_filters_and_long_lists_are_left_to_the_processor(
-    make_collection: MakeCollection,
-) -> None:
-    vectors = unit_vectors(4000)
-    library, card, engine = on_a_card(make_collection(vectors))
-    mask = np.zeros(4000, dtype=bool)
-    mask[::7] = True
-    assert engine.search(vectors[3], 20, Selection.of_mask(mask)) is None
-    assert engine.search(vectors[3], 3000) is None
-    assert library.copies[0].searches == 0
-    card.close()
-
-
-def test_a_failing_card_says_so_to_everyone(make_collection: MakeCollection) -> None:
-    vectors = unit_vectors(300)
-    collection = make_collection(vectors)
-    library, card, engine = on_a_card(collection)
-    library.copies[0].fails_at = 1
+    library.copies[0].fails_at = library.copies[0].searches + 1
     for _ in range(2):
         with pytest.raises(OwnerFailedError, match="illegal memory access"):
             engine.search(vectors[0], 5)
-    assert library.copies[0].searches == 1
-    card.close()
+    assert library.copies[0].searches == 101
+
+
+def test_filters_and_long_lists_are_left_to_the_processor(
+    library: FakeFaissCard, copied: Callable[..., Copy]
+) -> None:
+    vectors = unit_vectors(4000)
+    _, engine = copied(vectors)
+    assert engine.search(vectors[3], 20, Selection.of_mask(np.arange(4000) % 7 == 0)) is None
+    assert engine.search(vectors[3], 3000) is None
+    assert library.copies[0].searches == 0
 
 
 def test_the_owner_frees_the_copy(make_collection: MakeCollection) -> None:
-    collection = make_collection(unit_vectors(300))
-    _, card, engine = on_a_card(collection)
+    collection, card = make_collection(unit_vectors(300)), FaissCard(FakeFaissCard())
+    engine = GpuAnn(card, collection.ann, collection.embeddings)
     box = engine._on_card
     del engine
     gc.collect()

@@ -19,6 +19,8 @@ from aladin_index.format.layout import EngineLocation
 from aladin_index.open import connect
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
 
+Milvus = pymilvus.MilvusException
+
 
 class Refused(grpc.RpcError):
     """What gRPC raises where a call has no answer."""
@@ -30,7 +32,7 @@ class Refused(grpc.RpcError):
         return "too late"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def clients(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What clients were made with; connecting takes no server."""
     made: list[dict[str, Any]] = []
@@ -43,6 +45,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             made.append({"closed": True})
 
     monkeypatch.setattr(pymilvus, "MilvusClient", Client)
+    monkeypatch.setattr(milvus_connection, "_FIRST_WAIT_S", 0.001)
     return made
 
 
@@ -53,8 +56,7 @@ def connection(timeout_s: float = 5.0, retries: int = 3) -> Connection:
 def failing(errors: list[Exception]) -> Callable[[Any], str]:
     """Return a call that fails with each of some errors, and then answers."""
 
-    def ask(client: Any) -> str:
-        del client
+    def ask(_: Any) -> str:
         if errors:
             raise errors.pop(0)
         return "answer"
@@ -80,63 +82,53 @@ def test_the_first_call_connects_and_later_ones_do_not(clients: list[dict[str, A
     "error",
     [
         Refused(),
-        pymilvus.MilvusException(grpc.StatusCode.UNAVAILABLE, "nobody there"),
-        pymilvus.MilvusException(grpc.StatusCode.UNIMPLEMENTED, "unknown service a.B"),
-        pymilvus.MilvusException(101, "collection not loaded"),
-        pymilvus.MilvusException(503, "channel not available"),
-        pymilvus.MilvusException(8, "rate limit"),
+        Milvus(grpc.StatusCode.UNAVAILABLE, "nobody there"),
+        Milvus(grpc.StatusCode.UNIMPLEMENTED, "unknown service a.B"),
+        Milvus(101, "collection not loaded"),
+        Milvus(503, "channel not available"),
+        Milvus(8, "rate limit"),
     ],
     ids=str,
 )
-@pytest.mark.usefixtures("clients")
-def test_transient_errors_are_retried(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(milvus_connection, "_FIRST_WAIT_S", 0.001)
+def test_transient_errors_are_retried(error: Exception) -> None:
     assert connection().call(failing([error] * 3)) == "answer"
     with pytest.raises(EngineUnavailableError):
         connection(retries=2).call(failing([error] * 3))
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "kind"),
     [
-        pymilvus.MilvusException(100, "collection not found"),
-        pymilvus.MilvusException(1100, "invalid parameter"),
-        pymilvus.MilvusException(grpc.StatusCode.UNAUTHENTICATED, "who is it"),
-        pymilvus.MilvusException(grpc.StatusCode.UNIMPLEMENTED, "unknown method C for service a.B"),
-        pymilvus.exceptions.ParamError(1100, "not a limit"),
+        (Milvus(100, "collection not found"), EngineError),
+        (Milvus(1100, "invalid parameter"), EngineError),
+        (Milvus(grpc.StatusCode.UNAUTHENTICATED, "who is it"), EngineError),
+        (Milvus(grpc.StatusCode.UNIMPLEMENTED, "unknown method C for service a.B"), EngineError),
+        (pymilvus.exceptions.ParamError(1100, "not a limit"), EngineError),
+        (EngineError("milvus", "not whole"), EngineError),  # of ours
+        (ZeroDivisionError(), ZeroDivisionError),
     ],
-    ids=str,
+    ids=repr,
 )
-@pytest.mark.usefixtures("clients")
-def test_refused_calls_are_not_retried(error: pymilvus.MilvusException) -> None:
-    errors: list[Exception] = [error] * 2
-    with pytest.raises(EngineError, match=str(error.message)) as raised:
+def test_refused_calls_are_not_retried(error: Exception, kind: type[Exception]) -> None:
+    errors = [error] * 2
+    with pytest.raises(kind, match=getattr(error, "message", None)) as raised:
         connection().call(failing(errors))
     assert not isinstance(raised.value, EngineUnavailableError)
     assert len(errors) == 1
 
 
-@pytest.mark.usefixtures("clients")
-def test_errors_have_the_message_of_the_server() -> None:
-    said = "[search] Retry run out of 0 retry times, message=node offline"
-    with pytest.raises(EngineUnavailableError, match=r"^milvus: node offline$"):
-        connection(retries=0).call(failing([pymilvus.MilvusException(901, said)]))
-    with pytest.raises(EngineUnavailableError, match=r"^milvus: DEADLINE_EXCEEDED: too late$"):
-        connection(retries=0).call(failing([Refused()]))
+def test_errors_have_the_message_of_the_server_without_details_of_grpc() -> None:
+    inactive = Milvus(2, "<_InactiveRpcError of RPC that terminated with:\n\tstatus = ...\n>")
+    inactive.__cause__ = Refused()
+    for error, said in (
+        (Milvus(901, "[search] Retry run out of 0 retry times, message=node offline"), "node off"),
+        (Refused(), "DEADLINE_EXCEEDED: too late$"),
+        (inactive, "DEADLINE_EXCEEDED: too late$"),
+    ):
+        with pytest.raises(EngineUnavailableError, match=f"^milvus: {said}"):
+            connection(retries=0).call(failing([error]))
 
 
-@pytest.mark.usefixtures("clients")
-def test_details_of_grpc_calls_are_left_out_of_messages() -> None:
-    def ask(client: Any) -> None:
-        del client
-        shown = "<_InactiveRpcError of RPC that terminated with:\n\tstatus = ...\n>"
-        raise pymilvus.MilvusException(2, shown) from Refused()
-
-    with pytest.raises(EngineUnavailableError, match=r"^milvus: DEADLINE_EXCEEDED: too late$"):
-        connection(retries=0).call(ask)
-
-
-@pytest.mark.usefixtures("clients")
 def test_no_try_begins_in_the_second_half_of_the_time() -> None:
     started_s = time.monotonic()
     with pytest.raises(EngineUnavailableError):
@@ -144,14 +136,6 @@ def test_no_try_begins_in_the_second_half_of_the_time() -> None:
     assert time.monotonic() - started_s < 1.0
 
 
-@pytest.mark.usefixtures("clients")
-def test_an_error_of_ours_goes_through() -> None:
-    for error in (EngineError("milvus", "not whole"), ZeroDivisionError()):
-        with pytest.raises(type(error)):
-            connection().call(failing([error]))
-
-
-@pytest.mark.usefixtures("clients")
 def test_waiting_ends_when_done_or_at_the_time_limit() -> None:
     asked = connection()
     answers = [False, False, True]
@@ -167,54 +151,41 @@ def test_without_pymilvus_the_error_names_the_extra(monkeypatch: pytest.MonkeyPa
         connection()
 
 
-URL = "http://test-consistency:1"
-
-
 def test_reads_wait_for_the_writes_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 1000.0
+    url, now_s = "http://test-consistency:1", 1000.0
     monkeypatch.setattr(milvus_connection.time, "monotonic", lambda: now_s)
-    writer, reader = Consistency(URL, None), Consistency(URL, "session")
-    assert reader.of_read("a") == {"consistency_level": "Bounded"}
+    writer, reader = Consistency(url, None), Consistency(url, "session")
+    bounded = {"consistency_level": "Bounded"}
+    assert reader.of_read("a") == bounded
     writer.note_write("a", 70)
     writer.note_write("a", 60)  # of another thread, which was overtaken
     waits = {"consistency_level": "Customized", "guarantee_timestamp": 70}
     assert reader.of_read("a") == waits
-    assert reader.of_read("b") == {"consistency_level": "Bounded"}
-    assert Consistency("http://other:1", None).of_read("a") == {"consistency_level": "Bounded"}
+    assert reader.of_read("b") == Consistency("http://other:1", None).of_read("a") == bounded
+    for level in ("strong", "bounded", "eventually"):
+        assert Consistency(url, level).of_read("a") == {"consistency_level": level.capitalize()}
     now_s += 9.9
     assert reader.of_read("a") == waits
     now_s += 0.2
-    assert reader.of_read("a") == {"consistency_level": "Bounded"}
-
-
-@pytest.mark.parametrize("level", ["strong", "bounded", "eventually"])
-def test_other_consistency_levels_are_passed_to_the_server(level: str) -> None:
-    chosen = Consistency(URL, level)
-    chosen.note_write("a", 90)
-    assert chosen.of_read("a") == {"consistency_level": level.capitalize()}
+    assert reader.of_read("a") == bounded
 
 
 LOCATION = EngineLocation(url="https://elsewhere.example:1", name="photos")
 
 
-def test_a_token_goes_to_no_address_that_only_the_index_names() -> None:
+def test_a_token_goes_to_no_address_that_only_the_index_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(ConfigError, match="ALADIN_ENGINE_URL=https://elsewhere") as caught:
         connect(LOCATION, EngineOptions(token="hush"))
     assert "hush" not in str(caught.value)
-    connect(LOCATION, EngineOptions(url=LOCATION.url, token="hush")).close()
-
-
-def test_the_address_of_this_machine_goes_before_that_of_the_folder(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(
-        "aladin_index.open.EngineClient",
-        lambda location, _: asked.append(location.url),
-    )
+    monkeypatch.setattr("aladin_index.open.EngineClient", lambda at, _: asked.append(at.url))
+    connect(LOCATION, EngineOptions(url=LOCATION.url, token="hush"))
     connect(LOCATION)
+    # The address of this machine goes before that of the folder.
     connect(LOCATION, EngineOptions(url="http://127.0.0.1:1"))
-    assert asked == [LOCATION.url, "http://127.0.0.1:1"]
+    assert asked == [LOCATION.url, LOCATION.url, "http://127.0.0.1:1"]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +200,7 @@ def test_the_address_of_this_machine_goes_before_that_of_the_folder(
         ({"url": "redis://here"}, "url: expected http://host:port"),
         ({"url": "file:///folder"}, "url: expected http://host:port"),
     ],
+    ids=str,
 )
 def test_impossible_locations_are_refused(options: dict[str, Any], message: str) -> None:
     of_location = {name: value for name, value in options.items() if name != "url"}

@@ -14,11 +14,12 @@ from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.layout import EngineLocation
 from aladin_index.open import connect
 from benchmarks.lib.milvus_server import MilvusServer
-from tests.index.backend_contract import Publish, RemoteContract
+from tests.index.backend_contract import BackendContract
+from tests.index.contract_index import Publish
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 
-class TestMemory(RemoteContract):
+class TestMemory(BackendContract):
     """Pushes each index to a server of its own."""
 
     @pytest.fixture(scope="class")
@@ -43,7 +44,7 @@ class TestMemory(RemoteContract):
 
 
 @pytest.mark.cluster
-class TestMilvus(RemoteContract):
+class TestMilvus(BackendContract):
     """Pushes each index under a name of its own; Milvus indexes none of so few items."""
 
     @pytest.fixture(scope="class")

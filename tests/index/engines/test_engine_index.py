@@ -1,4 +1,4 @@
-"""Opening an index in an engine, and its description."""
+"""An index in an engine: what opens it, what is said of it, and what a search asks the engine."""
 
 from __future__ import annotations
 
@@ -10,59 +10,68 @@ import numpy as np
 import pytest
 
 from aladin_index.changes.encoded import ItemBatch
-from aladin_index.engines.engine_index import describe_engine_index, open_engine_index
-from aladin_index.engines.milvus import read_generation
+from aladin_index.engines.engine_index import (
+    EngineIndex,
+    describe_engine_index,
+    open_engine_index,
+)
+from aladin_index.engines.milvus import EngineQuery, FoundItem, read_generation
 from aladin_index.engines.push import PushReport
 from aladin_index.engines.record import CHANGED, MANIFEST, GenerationRecord
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.generations.reader import SearchIndex
+from aladin_index.search.collection import FirstStageQuery, SecondStageQuery
+from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import (
     EngineUnavailableError,
     IndexCorruptError,
     IndexMismatchError,
     IndexNotReadyError,
+    InputError,
     NoSuchTargetError,
 )
+from aladin_network.scoring.encoding import Encoding
+from tests.index.contract_items import made_up_query
 from tests.index.engines.conftest import LOCATION
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
+from tests.index.searching import run_search
 
 Push = Callable[..., PushReport]
 
 
-def test_the_live_generation_is_opened_and_stays(
+@pytest.fixture
+def remote(
     push: Push, published: Path, server: MemoryServer, tmp_path: Path, search_index: SearchIndex
-) -> None:
+) -> EngineIndex:
+    """`published` in an engine, open."""
     push(published)
-    client = MemoryEngine(server)
-    with open_engine_index(tmp_path / "remote", client) as index:
-        assert index.generation == 1
-        assert index.checkpoint.model_id == search_index.checkpoint.model_id
+    server.calls.clear()
+    checkpoint = search_index.checkpoint
+    return open_engine_index(tmp_path / "remote", MemoryEngine(server), checkpoint=checkpoint)
+
+
+@pytest.fixture
+def query() -> Encoding:
+    return made_up_query(np.random.default_rng(0))
+
+
+def test_an_open_index_stays_at_its_generation_and_closes_its_client(
+    remote: EngineIndex, push: Push, published: Path, server: MemoryServer, tmp_path: Path
+) -> None:
+    client = remote.client
+    with remote:
         push(published)
-        assert index.generation == 1
-        assert index.collection("images").count == 23
+        assert (remote.generation, remote.collection("images").count) == (1, 23)
+        facts = describe_engine_index(tmp_path / "remote", LOCATION, MemoryEngine(server))
+        assert facts.generations == [1, 2]
         with open_engine_index(tmp_path / "remote", MemoryEngine(server)) as newer:
             assert newer.generation == 2
-        index.check_health()
+            assert newer.checkpoint.model_id == remote.checkpoint.model_id
+        remote.check_health()
         server.down = {"check_health"}
         with pytest.raises(EngineUnavailableError):
-            index.check_health()
-    assert client.closed
-
-
-def test_a_collection_that_was_not_pushed_is_refused(
-    push: Push,
-    server: MemoryServer,
-    made_up: Callable[..., ItemBatch],
-    write_made_up: Callable[..., int],
-    tmp_path: Path,
-) -> None:
-    write_made_up(tmp_path / "files", images=made_up(["a"]))
-    push(tmp_path / "files")
-    with (
-        open_engine_index(tmp_path / "remote", MemoryEngine(server)) as index,
-        pytest.raises(NoSuchTargetError, match="no texts, only images"),
-    ):
-        index.collection("texts")
+            remote.check_health()
+    assert isinstance(client, MemoryEngine) and client.closed
 
 
 @pytest.mark.parametrize("problem", ["nothing", "unfinished", "gone", "model", "cut", "down"])
@@ -92,13 +101,27 @@ def test_an_index_that_cannot_be_opened_closes_its_client(
     assert client.closed
 
 
-def test_another_model_is_refused(
-    push: Push, published: Path, server: MemoryServer, tmp_path: Path, search_index: SearchIndex
+def test_another_model_and_a_collection_that_was_not_pushed_are_refused(
+    push: Push,
+    server: MemoryServer,
+    search_index: SearchIndex,
+    made_up: Callable[..., ItemBatch],
+    write_made_up: Callable[..., int],
+    tmp_path: Path,
 ) -> None:
-    push(published)
+    write_made_up(tmp_path / "files", images=made_up(["a"]))
+    push(tmp_path / "files")
     other = replace(search_index.checkpoint, model_id="another")
     with pytest.raises(IndexMismatchError, match="got another"):
         open_engine_index(tmp_path / "remote", MemoryEngine(server), checkpoint=other)
+    checkpoint = search_index.checkpoint
+    with (
+        open_engine_index(
+            tmp_path / "remote", MemoryEngine(server), checkpoint=checkpoint
+        ) as index,
+        pytest.raises(NoSuchTargetError, match="no texts, only images"),
+    ):
+        index.collection("texts")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "4bit"])
@@ -125,26 +148,19 @@ def test_a_record_is_read_as_it_was_written(
     del pieces["source.json"]
     with pytest.raises(IndexCorruptError, match=r"has no 'source\.json'"):
         GenerationRecord.read(pieces, "generation 1")
-    older = pieces[MANIFEST].replace(b'"schema_version": 1', b'"schema_version": 2')
+    newer = pieces[MANIFEST].replace(b'"schema_version": 1', b'"schema_version": 2')
     with pytest.raises(IndexMismatchError, match="schema version: expected 1, got 2"):
-        GenerationRecord.read({**record.pieces(), MANIFEST: older}, "generation 1")
+        GenerationRecord.read({**record.pieces(), MANIFEST: newer}, "generation 1")
 
 
 def test_a_description_counts_items_and_changes(
-    push: Push,
-    published: Path,
-    server: MemoryServer,
-    tmp_path: Path,
-    search_index: SearchIndex,
-    made_up: Callable[..., ItemBatch],
+    remote: EngineIndex, server: MemoryServer, made_up: Callable[..., ItemBatch]
 ) -> None:
-    push(published)
-    push(published)
-    model_id = search_index.checkpoint.model_id
-    folder, client = tmp_path / "remote", MemoryEngine(server)
+    folder, client = remote.path, MemoryEngine(server)
+    model_id = remote.checkpoint.model_id
     facts = describe_engine_index(folder, LOCATION, client)
     assert (facts.path, facts.engine) == (folder, LOCATION)
-    assert (facts.generation, facts.generations, facts.model.id) == (2, [1, 2], model_id)
+    assert (facts.generation, facts.generations, facts.model.id) == (1, [1], model_id)
     counts = {target: each.count for target, each in facts.collections.items()}
     assert (counts, facts.changed) == ({"images": 23, "texts": 16}, False)
     EngineWriter(folder, client, model_id).add("images", made_up(["x"]), "error")
@@ -152,3 +168,107 @@ def test_a_description_counts_items_and_changes(
     images = facts.collections["images"]
     assert (images.count, images.built, facts.changed) == (24, 23, True)
     assert np.isclose(images.ann.recall, 1)
+
+
+def test_a_search_takes_one_call_and_an_item_as_a_query_one_for_each_collection(
+    remote: EngineIndex, server: MemoryServer, query: Encoding
+) -> None:
+    searcher = TwoStageSearcher(remote)
+    for item_id, calls in (("photo 3", 1), ("text 4", 2)):
+        server.calls.clear()
+        searcher.stored_query(item_id)
+        assert server.calls == calls * ["fetch_tokens"]
+    for explain in (False, True):
+        server.calls.clear()
+        run_search(searcher, query, "text", "images", k=5, explain=explain, text="two dogs run")
+        run_search(searcher, query, "image", "texts", k=5, explain=explain)
+        assert server.calls == ["search", "search"]
+
+
+def test_without_tokens_the_first_stage_decides_and_without_that_nothing(
+    remote: EngineIndex,
+    server: MemoryServer,
+    searcher: TwoStageSearcher,
+    query: Encoding,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hits(searcher: TwoStageSearcher, **options: bool) -> list[str]:
+        found = run_search(searcher, query, "image", "texts", k=5, **options)
+        assert found.degraded == ["rerank_unavailable"] * bool(server.down)
+        assert found.reranked == (not server.down and options.get("rerank", True))
+        return [hit.id for hit in found.hits]
+
+    whole = remote.client.search
+
+    def bare(query: EngineQuery) -> list[FoundItem]:  # as one does whose messages are full
+        return whole(replace(query, with_tokens=False))
+
+    monkeypatch.setattr(remote.client, "search", bare)
+    ours = TwoStageSearcher(remote)
+    assert hits(ours) == hits(searcher)
+    expected = hits(searcher, rerank=False)
+    server.down = {"fetch_tokens"}
+    assert hits(ours) == expected
+    server.down = {"search"}
+    with pytest.raises(EngineUnavailableError, match="memory: no answer to search"):
+        hits(ours)
+
+
+def test_items_removed_or_replaced_during_a_search_keep_their_tokens_or_score_zero(
+    remote: EngineIndex, server: MemoryServer, search_index: SearchIndex, query: Encoding
+) -> None:
+    tokens, stored = query.item_tokens(0), server.collections[1, "texts"]
+    files = search_index.collection("texts")
+    fetched, known = remote.collection("texts"), remote.collection("texts")
+    rows = fetched.order(FirstStageQuery(query.embedding[0], 4, 4)).rows
+    known.order(FirstStageQuery(query.embedding[0], 4, 4, SecondStageQuery(tokens, "image")))
+    removed, replaced, *_ = (item.id for item in fetched.items.by_rows(rows.tolist()))
+    del stored[removed]
+    newer = stored[replaced].item._replace(row=99, text="newer")
+    stored[replaced] = stored[replaced]._replace(item=newer)
+    server.calls.clear()
+    assert known.lengths(rows).tolist() == files.lengths(rows).tolist()
+    expected = files.align(tokens, "image", rows).tolist()
+    assert known.align(tokens, "image", rows).tolist() == expected
+    assert server.calls == []
+    assert fetched.align(tokens, "image", rows).tolist() == [0, 0, *expected[2:]]
+    assert fetched.lengths(rows).tolist()[:2] == [0, 0]
+    assert fetched.items.by_rows(rows[1:2].tolist())[0].text != "newer"
+    assert not fetched.embeddings(rows[:2].tolist()).any()
+
+
+def test_no_more_is_asked_for_than_one_search_finds(remote: EngineIndex, query: Encoding) -> None:
+    searcher = TwoStageSearcher(remote)
+    remote.client.max_results = 10  # type: ignore[misc]
+    found = run_search(searcher, query, "text", "images", k=4, offset=6, candidates=5)
+    assert [hit.rank for hit in found.hits] == [7, 8, 9, 10]
+    with pytest.raises(InputError, match=r"at most 10 candidates, .* got 11"):
+        run_search(searcher, query, "text", "images", k=1, candidates=11)
+    with pytest.raises(InputError, match=r"at most 10 hits, skipped ones included, .* got 15"):
+        run_search(searcher, query, "text", "images", k=5, offset=6, candidates=5)
+    # Of those that pass there are fewer.
+    few = {"number": {"lt": 3}}
+    result = run_search(searcher, query, "text", "images", k=5, offset=50, filter=few, candidates=5)
+    assert result.hits == []
+
+
+def test_a_longer_order_begins_with_a_shorter_one_where_searches_are_not_exact(
+    remote: EngineIndex, query: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine finds the best three of four items, and others of a wider search."""
+    exact = remote.client.search
+
+    def search(query: EngineQuery) -> list[FoundItem]:
+        found = exact(replace(query, count=1000))
+        kept = [each for place, each in enumerate(found) if (place + query.count) % 4]
+        return kept[: query.count]
+
+    monkeypatch.setattr(remote.client, "search", search)
+    embedding = query.embedding[0]
+    longest = remote.collection("images").order(FirstStageQuery(embedding, 17, 3))
+    assert len(longest.rows) == len(set(longest.rows.tolist())) == 17
+    for count in range(17):
+        found = remote.collection("images").order(FirstStageQuery(embedding, count, 3))
+        assert found.candidates == 3
+        assert found.rows.tolist() == longest.rows[:count].tolist()
+        assert found.match.tolist() == longest.match[:count].tolist()

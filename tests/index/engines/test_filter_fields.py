@@ -122,17 +122,9 @@ def test_terms_and_extents_have_bounded_lengths_and_valid_names() -> None:
     assert max(map(len, [*fields.terms, *fields.extents.values()])) < 400
     # Of each field that it is there and its value, once.
     assert len(fields.terms) == 4
+    assert len(terms_of(Equal("a", (Scalar("number", 1), Scalar("number", 1.0))))) == 1
     assert fields.extents[f"{field_key('')}_text_least"] == "y"
-    assert fields.extents[f"{field_key('')}_text_greatest"] == "y"
     assert filter_fields({"none": None, "object": {}, "list": []}) == ([], {})
-
-
-def test_terms_of_a_test_come_once() -> None:
-    one, same = Scalar("number", 1), Scalar("number", 1.0)
-    assert len(terms_of(Equal("a", (one, same)))) == 1
-
-
-def test_a_bound_that_is_longer_than_what_is_ordered_is_refused() -> None:
     kept = "x" * (MAX_ORDERED_CHARS - 1)
     assert limit_of("city", Bound("gt", Scalar("text", kept))).text == kept
     with pytest.raises(InputError, match=r"'city'.*less than 256 characters.*got 256"):

@@ -70,17 +70,11 @@ class Load:
         random, built = np.random.default_rng(5), parse_filter({"number": {"lt": BUILT}})
         while not self.stopping.is_set():
             query = unit(random, EMBEDDING_DIM)
+            asked = EngineQuery(
+                generation=1, target="images", embedding=query, count=10, filter=built
+            )
             try:
-                hits = self.engine.search(
-                    EngineQuery(
-                        generation=1,
-                        target="images",
-                        embedding=query,
-                        count=10,
-                        filter=built,
-                        with_tokens=True,
-                    )
-                )
+                hits = self.engine.search(asked)
             except EngineUnavailableError:
                 self.refused += 1
                 time.sleep(0.05)

@@ -9,14 +9,13 @@ from itertools import count
 import numpy as np
 import pytest
 
-from aladin_index.engines.index_kinds import INDEX_KINDS
+from aladin_index.engines.collections import INDEX_KINDS
 from aladin_index.engines.milvus import EngineClient, EngineOptions, EngineQuery
 from aladin_index.engines.rows import EngineItem
 from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import connect
 from aladin_network.errors import EngineError, EngineUnavailableError, InputError
-from aladin_network.types import TokenDtype
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.processes import free_ports
 from tests.index.engines.made_up import EMBEDDING_DIM, assert_same, codec_of, entry, schema_of, unit
@@ -24,8 +23,6 @@ from tests.index.engines.made_up import EMBEDDING_DIM, assert_same, codec_of, en
 pytestmark = pytest.mark.cluster
 
 _NUMBERS = count()
-# Those that a server without a graphics card has.
-KINDS = [kind for kind in INDEX_KINDS if not kind.startswith("gpu_")]
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +50,10 @@ def generation(engine: EngineClient) -> Generator[int]:
         engine.drop_generation(number)
 
 
-def filled(
-    engine: EngineClient, generation: int, dtype: TokenDtype = "4bit", count: int = 20
-) -> list[EngineItem]:
-    codec = codec_of(dtype)
-    entries = [entry(number, codec) for number in range(count)]
-    engine.create_collection(generation, "images", schema_of(codec, count))
+def filled(engine: EngineClient, generation: int) -> list[EngineItem]:
+    codec = codec_of("4bit")
+    entries = [entry(number, codec) for number in range(20)]
+    engine.create_collection(generation, "images", schema_of(codec))
     engine.upsert(generation, "images", entries)
     return entries
 
@@ -68,56 +63,29 @@ def rows_of(entries: Sequence[EngineItem], query: np.ndarray, most: int) -> list
     return sorted(cosines, key=lambda row: -cosines[row])[:most]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "4bit"])
-def test_items_come_back_as_they_were_put_in(
-    engine: EngineClient, generation: int, dtype: TokenDtype
+def test_writes_are_visible_to_the_next_read_as_they_were_put_in(
+    engine: EngineClient, generation: int
 ) -> None:
-    entries = filled(engine, generation, dtype)
-    ids = [each.item.id for each in entries]
+    entries, codec = filled(engine, generation), codec_of("4bit")
+    again = entry(50, codec)
+    again = again._replace(item=again.item._replace(id=entries[0].item.id))
+    engine.upsert(generation, "images", [entries[0], again])  # of one id the later one stays
+    kept, deleted = [again, *entries[1:]], entry(51, codec)
+    engine.upsert(generation, "images", [deleted])
+    engine.delete(generation, "images", [deleted.item.id, "nobody"])
+    engine.delete(generation, "images", [])
+    engine.create_collection(generation, "images", schema_of(codec))  # is there already
+    ids = [each.item.id for each in kept]
     found = engine.fetch(
         generation, "images", [*ids[::-1], "nobody"], with_embeddings=True, with_tokens=True
     )
-    found.sort(key=lambda each: each.item.row)
-    for got, put in zip(found, entries, strict=True):
+    found.sort(key=lambda each: ids.index(each.item.id))
+    for got, put in zip(found, kept, strict=True):
         assert_same(got, put)
         np.testing.assert_array_equal(got.embedding, put.embedding)
-    assert engine.fetch(generation, "images", ids[:1]) == [EngineItem(entries[0].item, None, None)]
+    assert engine.fetch(generation, "images", ids[:1]) == [EngineItem(again.item, None, None)]
     assert engine.fetch(generation, "images", []) == []
-
-
-def test_writes_are_visible_to_the_next_read(engine: EngineClient, generation: int) -> None:
-    entries, codec = filled(engine, generation), codec_of("4bit")
-    for round in range(5):
-        moved = entry(100 + round, codec)
-        changed = EngineItem(
-            moved.item._replace(id=entries[3].item.id), moved.embedding, moved.tokens
-        )
-        engine.upsert(generation, "images", [changed, entry(200 + round, codec)])
-        assert moved.embedding is not None
-        best = engine.search(
-            EngineQuery(generation=generation, target="images", embedding=moved.embedding, count=1)
-        )[0]
-        assert best.entry.item == changed.item
-        engine.delete(generation, "images", [entry(200 + round, codec).item.id, "nobody"])
-        engine.delete(generation, "images", [])
-        found = engine.search(
-            EngineQuery(
-                generation=generation, target="images", embedding=moved.embedding, count=100
-            )
-        )
-        assert len({each.entry.item.id for each in found}) == len(found) == 20
-        assert engine.count(generation, "images") == 20
-
-
-def test_the_later_of_two_items_with_one_id_stays(engine: EngineClient, generation: int) -> None:
-    codec = codec_of("4bit")
-    filled(engine, generation)
-    first, other = entry(0, codec), entry(50, codec)
-    again = EngineItem(other.item._replace(id=first.item.id), other.embedding, other.tokens)
-    engine.upsert(generation, "images", [first, again])
     assert engine.count(generation, "images") == 20
-    (found,) = engine.fetch(generation, "images", [first.item.id], with_tokens=True)
-    assert_same(found, again)
 
 
 def test_a_generation_is_live_at_once_and_others_can_go(milvus_server: MilvusServer) -> None:
@@ -168,14 +136,7 @@ def test_an_item_that_is_too_large_changes_nothing(engine: EngineClient, generat
     assert engine.count(generation, "images") == 20
 
 
-def test_creating_a_collection_again_keeps_its_items(engine: EngineClient, generation: int) -> None:
-    filled(engine, generation)
-    engine.create_collection(generation, "images", schema_of(codec_of("4bit")))
-    engine.open_collection(generation, "images")
-    assert engine.count(generation, "images") == 20
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", INDEX_KINDS)
 def test_each_kind_of_index_finds_the_nearest(milvus_server: MilvusServer, kind: str) -> None:
     location = EngineLocation(
         url=milvus_server.url, name=f"kind_{kind}", index=kind, index_params={}

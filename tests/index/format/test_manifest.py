@@ -1,18 +1,16 @@
+"""The manifest on the disk, any changed byte of it, and the lengths of the files that it lists."""
+
+from __future__ import annotations
+
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aladin_index.format.manifest import (
     DIGEST,
     MANIFEST,
-    AnnEntry,
-    CollectionEntry,
-    FidelityPoint,
-    Manifest,
-    ModelEntry,
-    RecallPoint,
-    Tuning,
     check_lengths,
     read_manifest,
     write_manifest,
@@ -96,64 +94,35 @@ MANIFEST_JSON = """{
 """
 
 
-def example() -> Manifest:
-    return Manifest(
-        schema_version=1,
-        generation=3,
-        metric="inner_product",
-        default_candidates=100,
-        fingerprint="f00d",
-        made_by="tune",
-        replaces=1,
-        model=ModelEntry(id="abc", files={"config.json": FileEntry(bytes=2, sha256="1234")}),
-        images=CollectionEntry(
-            count=7,
-            skipped=1,
-            embedding_dim=256,
-            token_dim=128,
-            token_count=343,
-            token_dtype="int8",
-            filter_fields=["year"],
-            ann=AnnEntry(
-                memory_budget_bytes=1_000_000,
-                factory="HNSW32_SQ8",
-                search_width=128,
-                oversample=2.0,
-                recall=0.995,
-                recall_at=7,
-                recall_queries=200,
-                recall_wanted=0.99,
-                curve=[RecallPoint(search_width=128, oversample=2.0, recall=0.995, search_ms=0.25)],
-            ),
-            tuning=Tuning(
-                candidates=60,
-                fidelity=0.98,
-                fidelity_wanted=0.97,
-                at=10,
-                queries=50,
-                curve=[FidelityPoint(candidates=60, fidelity=0.98, search_ms=1.5)],
-            ),
-        ),
-        texts=None,
-        files={"images/ann.faiss": FileEntry(bytes=10, sha256="5678")},
-    )
+def write_text(folder: Path, **changes: Any) -> None:
+    """Write a manifest, with other values of some keys, and the checksum that belongs to it."""
+    (folder / MANIFEST).write_text(json.dumps(json.loads(MANIFEST_JSON) | changes))
+    digest = describe_files(folder, [MANIFEST])[MANIFEST].sha256
+    (folder / DIGEST).write_text(f"{digest}\n")
 
 
 def test_the_format_on_disk_is_this_and_reads_back(tmp_path: Path) -> None:
-    write_manifest(tmp_path, example())
-    assert json.loads((tmp_path / MANIFEST).read_text()) == json.loads(MANIFEST_JSON)
-    assert read_manifest(tmp_path) == example()
-    assert read_manifest(tmp_path).targets == ["images"]
-
-
-def test_a_collection_that_was_tuned_has_candidates_of_its_own() -> None:
-    assert example().candidates("images") == 60
-    assert example().candidates("texts") == 100
+    write_text(tmp_path)
+    manifest = read_manifest(tmp_path)
+    images = manifest.images
+    assert images is not None and images.tuning is not None
+    assert (manifest.targets, manifest.texts) == (["images"], None)
+    assert (manifest.generation, manifest.made_by, manifest.replaces) == (3, "tune", 1)
+    assert (manifest.model.id, manifest.metric) == ("abc", "inner_product")
+    assert manifest.files == {"images/ann.faiss": FileEntry(bytes=10, sha256="5678")}
+    assert (images.count, images.token_dtype, images.filter_fields) == (7, "int8", ["year"])
+    assert (images.ann.factory, images.ann.curve[0].search_ms) == ("HNSW32_SQ8", 0.25)
+    # A collection that was tuned has candidates of its own.
+    assert (manifest.candidates("images"), manifest.candidates("texts")) == (60, 100)
+    (tmp_path / "again").mkdir()
+    write_manifest(tmp_path / "again", manifest)
+    assert json.loads((tmp_path / "again" / MANIFEST).read_text()) == json.loads(MANIFEST_JSON)
+    assert read_manifest(tmp_path / "again") == manifest
 
 
 @pytest.mark.parametrize("name", [MANIFEST, DIGEST])
 def test_any_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
-    write_manifest(tmp_path, example())
+    write_text(tmp_path)
     content = (tmp_path / name).read_bytes()
     for place in range(0, len(content), 17):
         changed = bytearray(content)
@@ -163,32 +132,23 @@ def test_any_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
             read_manifest(tmp_path)
 
 
-def rewrite(folder: Path, **changes: object) -> None:
-    """Write a manifest with other keys, and the checksum that belongs to it."""
-    write_manifest(folder, example())
-    data = json.loads((folder / MANIFEST).read_text()) | changes
-    (folder / MANIFEST).write_text(json.dumps(data))
-    digest = describe_files(folder, [MANIFEST])[MANIFEST].sha256
-    (folder / DIGEST).write_text(f"{digest}\n")
-
-
-def test_another_schema_version_is_refused(tmp_path: Path) -> None:
-    rewrite(tmp_path, schema_version=2)
-    with pytest.raises(IndexMismatchError, match="expected 1, got 2"):
-        read_manifest(tmp_path)
-
-
-@pytest.mark.parametrize("changes", [{"surprise": 1}, {"generation": "3"}, {"metric": "l2"}])
-def test_unknown_keys_and_wrong_values_are_refused(
-    tmp_path: Path, changes: dict[str, object]
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        (None, IndexCorruptError, r"manifest\.json: cannot be read"),
+        ({"schema_version": 2}, IndexMismatchError, "expected 1, got 2"),
+        ({"surprise": 1}, IndexCorruptError, "surprise"),
+        ({"generation": "3"}, IndexCorruptError, "generation"),
+        ({"metric": "l2"}, IndexCorruptError, "metric"),
+    ],
+    ids=str,
+)
+def test_another_manifest_is_refused(
+    tmp_path: Path, changes: dict[str, Any] | None, kind: type[Exception], message: str
 ) -> None:
-    rewrite(tmp_path, **changes)
-    with pytest.raises(IndexCorruptError, match=next(iter(changes))):
-        read_manifest(tmp_path)
-
-
-def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
-    with pytest.raises(IndexCorruptError, match=r"manifest\.json: cannot be read"):
+    if changes is not None:
+        write_text(tmp_path, **changes)
+    with pytest.raises(kind, match=message):
         read_manifest(tmp_path)
 
 

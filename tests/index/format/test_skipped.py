@@ -84,13 +84,9 @@ def test_an_end_of_the_following_is_known_until_the_next_pass(index: Path) -> No
     assert lacking(index)[2:] == ({"videos": 8}, None)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"schema_version": 9}'])
-def test_a_damaged_record_counts_as_none(index: Path, content: str) -> None:
-    (index / FOLLOWED).write_text(content, encoding="utf-8")
-    assert read_follow_record(index) is None
-    assert lacking(index)[0] == 2
-
-
-def test_a_damaged_list_of_the_build_hides_nothing_else(index: Path) -> None:
+def test_a_damaged_record_counts_as_none_and_hides_nothing_else(index: Path) -> None:
+    for content in ("{", "[]", '{"schema_version": 9}'):
+        (index / FOLLOWED).write_text(content, encoding="utf-8")
+        assert (read_follow_record(index), lacking(index)[0]) == (None, 2)
     (generation_folder(index, 3) / "texts" / SKIPPED).write_text("{", encoding="utf-8")
     assert lacking(index)[0] == 1

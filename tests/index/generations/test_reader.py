@@ -1,4 +1,3 @@
-import contextlib
 import shutil
 import threading
 import time
@@ -9,15 +8,11 @@ import pytest
 
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.format.layout import generation_folder
-from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.errors import (
-    IndexCorruptError,
     IndexMismatchError,
-    IndexNotReadyError,
     SearchIndexError,
 )
 from tests.index.searching import run_search
@@ -38,49 +33,6 @@ def test_an_open_index_holds_what_was_built(
         assert (text.text, text.image_id, text.path) == (texts[9].text, "photo 4", None)
 
 
-@pytest.mark.parametrize("name", ["nothing", "empty", "a file"])
-def test_a_folder_without_an_index_is_not_ready(tmp_path: Path, name: str) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "a file").touch()
-    with pytest.raises(IndexNotReadyError):
-        open_index(tmp_path / name)
-
-
-def files(index: Path) -> list[Path]:
-    folder = generation_folder(index, 1)
-    manifest = read_manifest(folder)
-    return [folder / name for name in manifest.files] + [
-        index / "model" / name for name in manifest.model.files
-    ]
-
-
-def test_a_wrong_length_or_a_missing_file_is_refused_at_once_by_name(index_copy: Path) -> None:
-    for path in files(index_copy):
-        content = path.read_bytes()
-        for changed in (content[:-1], content + b"\0", b""):
-            path.write_bytes(changed)
-            with pytest.raises(IndexCorruptError, match="bytes, got") as caught:
-                open_index(index_copy)
-            assert caught.value.file == path
-        path.unlink()
-        with pytest.raises(IndexCorruptError, match="missing") as caught:
-            open_index(index_copy)
-        assert caught.value.file == path
-        path.write_bytes(content)
-    open_index(index_copy).close()
-
-
-def test_damage_that_cannot_be_read_is_an_error_of_the_index(index_copy: Path) -> None:
-    """Opening hashes nothing, so that a changed byte may pass; but no foreign error comes out."""
-    for path in files(index_copy):
-        content = path.read_bytes()
-        path.write_bytes(bytes(byte ^ 0xFF for byte in content[:256]) + content[256:])
-        encodes = path.parent.name == "model"
-        with contextlib.suppress(SearchIndexError):
-            open_index(index_copy, encodes=encodes).close()
-        path.write_bytes(content)
-
-
 def test_another_model_is_refused(index_copy: Path, tiny_checkpoint: Path) -> None:
     model = load_checkpoint(tiny_checkpoint).model
     next(model.parameters()).data += 0.5
@@ -93,13 +45,6 @@ def test_another_model_is_refused(index_copy: Path, tiny_checkpoint: Path) -> No
     shutil.copytree(tiny_checkpoint, index_copy / "model")
     with pytest.raises(IndexMismatchError, match="model: expected"):
         open_index(index_copy, checkpoint=other)
-
-
-def test_a_loaded_checkpoint_is_used_again(published: Path) -> None:
-    with open_index(published) as first:
-        second = open_index(published, checkpoint=first.checkpoint)
-        second.close()
-        assert second.checkpoint is first.checkpoint
 
 
 def test_readers_see_the_old_generation_or_the_new_one(

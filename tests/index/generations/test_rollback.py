@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,23 +23,11 @@ from aladin_index.generations.history import (
 )
 from aladin_index.generations.published import rollback_index, store_calibration
 from aladin_index.generations.reader import open_index
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import IndexCorruptError, InputError
 from tests.conftest import made_up_calibration
 
 MakeItems = Callable[..., ItemBatch]
-
-
-@pytest.fixture
-def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
-    write_made_up(tmp_path / "index", images=made_up(["a", "b", "c"]))
-    return tmp_path / "index"
-
-
-@pytest.fixture
-def writer(root: Path) -> Iterator[ChangesWriter]:
-    model_id = read_manifest(generation_folder(root, 1)).model.id
-    with closing(ChangesWriter(root, model_id)) as opened:
-        yield opened
 
 
 def ids(root: Path) -> set[str]:
@@ -51,24 +38,31 @@ def ids(root: Path) -> set[str]:
 def test_back_and_forth_with_the_changes_of_each(
     root: Path, writer: ChangesWriter, made_up: MakeItems
 ) -> None:
-    writer.add("images", made_up(["d"]), "error")
+    writer.add("images", made_up(["x"]), "error")
     writer.delete("images", ["a"])
     compact_index(root)
-    writer.add("images", made_up(["e"]), "error")
+    writer.add("images", made_up(["y"]), "error")
     report = rollback_index(root)
-    assert report == (2, {"images": (1, 0)}, 1, {"images": (1, 1)}, {"images": 3})
-    assert ids(root) == {"b", "c", "d"}
+    nothing = (0, 0)
+    assert report == (
+        2,
+        {"images": (1, 0), "texts": nothing},
+        1,
+        {"images": (1, 1), "texts": nothing},
+        {"images": 6, "texts": 2},
+    )
+    assert ids(root) == set("bcdefx")
     writer.delete("images", ["b"])  # goes to generation 1
-    assert rollback_index(root, 2).counts == {"images": 4}
-    assert ids(root) == {"b", "c", "d", "e"}
+    assert rollback_index(root, 2).counts["images"] == 7
+    assert ids(root) == set("bcdefxy")
     rollback_index(root)
-    assert ids(root) == {"c", "d"}
+    assert ids(root) == set("cdefx")
 
 
 @pytest.fixture
 def rejected(root: Path, writer: ChangesWriter, made_up: MakeItems) -> Path:
     """Generation 2 with an addition was rolled back to 1, of which 3 was made."""
-    calibration = made_up_calibration(read_manifest(generation_folder(root, 1)).model.id)
+    calibration = made_up_calibration(read_model_id(root / "model"))
     store_calibration(root, calibration)
     writer.add("images", made_up(["rejected"]), "error")
     rollback_index(root)
@@ -77,34 +71,36 @@ def rejected(root: Path, writer: ChangesWriter, made_up: MakeItems) -> Path:
     return root
 
 
+LOST = {2: {"images": (1, 0), "texts": (0, 0)}}
+
+
 def test_a_rollback_skips_generations_that_were_rolled_back(rejected: Path) -> None:
     assert read_manifest(generation_folder(rejected, 3)).replaces == 1
+    assert rolled_back_changes(rejected) == LOST
     assert rollback_index(rejected).generation == 1
-    assert ids(rejected) == {"a", "b", "c"}
-
-
-def test_a_compaction_removes_and_reports_what_was_rejected(
-    rejected: Path, writer: ChangesWriter, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert rolled_back_changes(rejected) == {2: {"images": (1, 0)}}
-    writer.delete("images", ["a"])
-    report = compact_index(rejected)
-    assert "generation 2 was rolled back" in caplog.text
-    assert (report.dropped, report.lost) == ([1, 2], {2: {"images": (1, 0)}})
-    assert rollback_index(rejected).generation == 3
-
-
-def test_a_compaction_without_changes_keeps_what_the_live_generation_is_of(rejected: Path) -> None:
-    report = compact_index(rejected)
-    assert (report.dropped, report.lost) == ([2], {2: {"images": (1, 0)}})
-    assert rollback_index(rejected).generation == 1
-
-
-def test_a_damaged_manifest_counts_as_replacing_the_generation_before(
-    rejected: Path,
-) -> None:
+    assert ids(rejected) == set("abcdef")
+    # A damaged manifest counts as replacing the generation before.
     (generation_folder(rejected, 3) / MANIFEST).write_text("{")
     assert generations_before(rejected, 3) == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "dropped", "back_to"), [(True, [1, 2], 3), (False, [2], 1)], ids=str
+)
+def test_a_compaction_removes_and_reports_what_was_rejected(
+    rejected: Path,
+    writer: ChangesWriter,
+    caplog: pytest.LogCaptureFixture,
+    changed: bool,
+    dropped: list[int],
+    back_to: int,
+) -> None:
+    if changed:
+        writer.delete("images", ["a"])
+    report = compact_index(rejected)
+    assert (report.dropped, report.lost) == (dropped, LOST)
+    assert caplog.text.count("generation 2 was rolled back") == int(changed)
+    assert rollback_index(rejected).generation == back_to
 
 
 @pytest.mark.parametrize(
@@ -142,8 +138,8 @@ def test_a_generation_that_was_never_live_is_not_gone_back_to(
     writer.delete("images", ["a"])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("aladin_index.generations.writer.set_live_generation", killed)
-        images = made_up(["a", "b", "c"])
-        write_made_up(root, images=images, going_live=with_changes_of(root, 1))
+        images, texts = made_up(list("abcdef")), made_up(["s", "t"])
+        write_made_up(root, images=images, texts=texts, going_live=with_changes_of(root, 1))
     assert published_generations(root) == [1, 2]
     assert changes_folder(root, 2).exists()
     with pytest.raises(InputError, match="no generation before 1 to roll back to; others: none"):
@@ -151,18 +147,10 @@ def test_a_generation_that_was_never_live_is_not_gone_back_to(
     assert published_generations(root) == [1]
     assert not changes_folder(root, 2).exists()
     assert not (root / PUBLISHING).exists()
-    writer.add("images", made_up(["d"]), "error")
+    writer.add("images", made_up(["x"]), "error")
     assert compact_index(root).generation == 2
-    assert ids(root) == {"b", "c", "d"}
-    assert rollback_index(root).generation == 1
-
-
-def test_a_generation_that_was_live_when_its_builder_died_stays(
-    root: Path, writer: ChangesWriter
-) -> None:
-    writer.delete("images", ["a"])
-    compact_index(root)
-    (root / PUBLISHING).write_text("2\n", encoding="utf-8")  # not removed any more
+    assert ids(root) == set("bcdefx")
+    # One that was live when its builder died stays.
+    (root / PUBLISHING).write_text("2\n", encoding="utf-8")
     assert rollback_index(root).generation == 1
     assert published_generations(root) == [1, 2]
-    assert rollback_index(root, 2).generation == 2

@@ -25,8 +25,7 @@ from aladin_index.format.layout import (
     generation_folder,
     write_location,
 )
-from aladin_index.format.manifest import read_manifest
-from aladin_index.format.models import live_model_folder
+from aladin_index.format.manifest import live_model_folder, read_manifest
 from aladin_index.generations.collection_writer import CollectionSource, live_parts
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes

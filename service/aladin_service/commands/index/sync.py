@@ -102,7 +102,7 @@ def sync(
     it has stopped growing. A folder that is unmounted changes nothing, and is followed again when
     it is back. SIGINT and SIGTERM end the command after the batch at hand.
     """
-    from aladin_index.format.models import live_model_folder
+    from aladin_index.format.manifest import live_model_folder
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
     from aladin_service.door import detector_for
