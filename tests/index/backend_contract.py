@@ -15,8 +15,8 @@ What is expected is worked out item by item in `tests.index.contract_items`.
 from __future__ import annotations
 
 from tests.index.change_contract import ChangeContract
-from tests.index.search_edge_contract import SearchEdgeContract
+from tests.index.search_contract import SearchContract
 
 
-class BackendContract(SearchEdgeContract, ChangeContract):
+class BackendContract(SearchContract, ChangeContract):
     """Tests of an open index, and of one that is written to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +15,16 @@ from aladin_index.changes.encoded import ItemBatch
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import open_backend
 from aladin_index.search.collection import FirstStageQuery, SearchBackend, SecondStageQuery
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import Query
+from aladin_index.search.results import Role
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import UnknownItemError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, Target
+from aladin_network.types import MODALITY_OF, TARGETS, Modality, Target
 from tests.index.contract_index import ContractIndex, Publish
 from tests.index.contract_items import (
     EMBEDDING_DIM,
@@ -36,10 +40,23 @@ from tests.index.contract_items import (
     photos,
     slow_match,
 )
+from tests.index.search.reference import POOL, Reference
+from tests.index.search.test_answers import assert_as_expected
 from tests.index.searching import run_search
 from tests.index.written import write_index
 
 PHOTOS, TEXTS = 40, 24
+ASKED = ["text 5", "text 7", "text 12", "photo 30", "photo 16", ODD_IDS[0]]
+VALUES: dict[str, list[Any]] = {
+    "k": [10, 1, 60],
+    "offset": [0, 0, 7, 33, 200],
+    "candidates": [None, 1, 6, 20, 300],
+    "rerank": [True, True, False],
+    "fusion": [None, None, 0.0, 0.3, 1.0],
+    "filter": [{}, {}, {"number": {"lt": 20}}, {"even": True}, {"number": -1}, {"wheels": 4}],
+    "min_probability": [None, None, None, 0.3, 1.0],
+    "sort": [None, None, "-number", "rating", "wheels"],
+}
 DIRECTIONS: list[tuple[Modality, Target]] = [("text", "images"), ("image", "texts")]
 
 
@@ -81,6 +98,17 @@ class SearchContract(ContractIndex):
 
     @pytest.fixture(scope="class")
     @classmethod
+    def reference(cls, files: Path, checkpoint: Checkpoint) -> Iterator[Reference]:
+        """What `files` should answer, whose calibration looks at few hits."""
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            closing(open_backend(files, checkpoint=checkpoint)) as opened,
+        ):
+            patch.setattr("aladin_index.search.plan.POOL", POOL)
+            yield Reference(TwoStageSearcher(opened), None)
+
+    @pytest.fixture(scope="class")
+    @classmethod
     def items(cls, checkpoint: Checkpoint) -> Mapping[Target, KnownItems]:
         """What is in it."""
         images, texts = photos(PHOTOS), captions(checkpoint, TEXTS)
@@ -98,62 +126,31 @@ class SearchContract(ContractIndex):
             dims = (found.entry.embedding_dim, found.entry.token_dim)
             assert (dims, found.has_tokens) == ((EMBEDDING_DIM, TOKEN_DIM), True)
 
-    @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
-    def test_all_items_come_in_their_order_with_both_scores(
-        self,
-        searcher: TwoStageSearcher,
-        items: Mapping[Target, KnownItems],
-        modality: Modality,
-        target: Target,
+    @pytest.mark.parametrize("seed", range(3))
+    def test_random_searches_are_answered_as_by_the_reference(
+        self, searcher: TwoStageSearcher, reference: Reference, seed: int
     ) -> None:
-        random = np.random.default_rng(3)
-        for block, weight in ((7, None), (100, 0.5), (16, 0.25), (100, 1.0)):
-            query = made_up_query(random, 4)
-            expected = self._ranked(searcher, items[target], query, modality, block, weight)
-            options = {"k": 99, "candidates": block, "fusion": weight}
-            result = run_search(searcher, query, modality, target, **options)
-            self._assert_hits(result, expected)
-            assert (result.reranked, result.degraded) == (True, [])
-            assert result.candidates == min(block, len(expected))
-            for hit in result.hits:
-                item = items[target][hit.id].item
+        """Texts, photos and several terms, with any options that all backends take."""
+        chance = random.Random(seed)
+        for _ in range(40):
+            asked = [searcher.stored_query(name) for name in chance.sample(ASKED, 3)]
+            query: Query = (asked[0]._replace(own_id=chance.choice([asked[0].own_id, None])),)
+            options = {name: chance.choice(values) for name, values in VALUES.items()}
+            if chance.random() < 0.4:
+                roles: list[Role] = ["all", *chance.choices(["all", "not", "like"], k=2)]
+                terms = zip(asked, roles, strict=True)
+                query = tuple(term._replace(role=role) for term, role in terms)
+                options["min_probability"] = None
+            target = chance.choice(TARGETS)
+            if query[0].modality == MODALITY_OF[target]:
+                options["min_probability"] = None
+            wanted = SearchOptions(**options)
+            answer = searcher.search(query, target, wanted)
+            assert_as_expected(answer, reference.answer(query, target, wanted), wanted)
+            stored = {each.item.id: each.item for each in reference.items[target]}
+            for hit in answer.hits:
+                item = stored[hit.id]
                 assert (hit.uri, hit.text, hit.metadata) == (item.uri, item.text, item.metadata)
-
-    @pytest.mark.parametrize("target", ["images", "texts"])
-    def test_the_first_stage_alone(
-        self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems], target: Target
-    ) -> None:
-        query = made_up_query(np.random.default_rng(4))
-        expected = slow_match(items[target].values(), query)
-        for modality in ("text", "image"):
-            result = run_search(searcher, query, modality, target, k=15, rerank=False)
-            assert not result.reranked
-            assert [hit.score for hit in result.hits] == pytest.approx(
-                [each.score for each in expected[:15]], abs=self.tolerance
-            )
-            assert [hit.id for hit in result.hits] == [each.id for each in expected[:15]]
-            crossing = (modality == "text") == (target == "images")
-            assert all((hit.stages.align is not None) == crossing for hit in result.hits)
-
-    @pytest.mark.parametrize("rerank", [True, False])
-    def test_pages_of_any_size_are_one_order(
-        self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems], rerank: bool
-    ) -> None:
-        query = made_up_query(np.random.default_rng(5))
-        expected = slow_match(items["images"].values(), query)
-        if rerank:
-            expected = self._ranked(searcher, items["images"], query, "text", 9, None)
-        options: dict[str, Any] = {"candidates": 9, "rerank": rerank}
-        for size in (4, 9, 13):
-            found: list[str] = []
-            for offset in range(0, PHOTOS + 2 * size, size):
-                page = run_search(
-                    searcher, query, "text", "images", k=size, offset=offset, **options
-                )
-                ranks = [hit.rank for hit in page.hits]
-                assert ranks == list(range(offset + 1, offset + 1 + len(ranks)))
-                found += [hit.id for hit in page.hits]
-            assert found == [each.id for each in expected]
 
     @pytest.mark.parametrize("case", FILTERS, ids=lambda case: str(case.spec))
     def test_filters_let_through_what_they_say(
@@ -173,27 +170,6 @@ class SearchContract(ContractIndex):
             assert result.candidates == min(5, len(passing))
             page = run_search(searcher, query, modality, target, k=3, offset=4, **options)
             assert [hit.id for hit in page.hits] == [each.id for each in expected[4:7]]
-
-    @pytest.mark.parametrize("rerank", [True, False])
-    def test_hits_are_sorted_by_a_field_once_they_are_found(
-        self, searcher: TwoStageSearcher, rerank: bool
-    ) -> None:
-        query = made_up_query(np.random.default_rng(8))
-        for target, field in (("images", "number"), ("images", "rating"), ("texts", "number")):
-            options: dict[str, Any] = {"k": 9, "offset": 2, "candidates": 12, "rerank": rerank}
-            best = run_search(searcher, query, "text", target, **options).hits
-            with_value = [hit for hit in best if hit.metadata.get(field) is not None]
-            without = [hit for hit in best if hit.metadata.get(field) is None]
-            for sort, is_falling in ((field, False), (f"-{field}", True)):
-                answer = run_search(searcher, query, "text", target, sort=sort, **options)
-                ordered = sorted(
-                    with_value, key=lambda hit: hit.metadata[field], reverse=is_falling
-                )
-                assert answer.hits == ordered + without
-                assert answer.unknown_fields == []
-        answer = run_search(searcher, query, "text", "images", sort="numbre", k=5)
-        assert answer.unknown_fields == ["numbre"]
-        assert [hit.rank for hit in answer.hits] == [1, 2, 3, 4, 5]
 
     def test_items_are_found_by_their_ids_whatever_these_are_and_the_filter_is(
         self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
@@ -327,20 +303,3 @@ class SearchContract(ContractIndex):
                 assert hit.stages.align is not None
                 total = pytest.approx(hit.stages.align.score, abs=10 * self.tolerance)
                 assert sum(scores) == total
-
-    def test_probabilities_are_those_of_the_calibration(self, searcher: TwoStageSearcher) -> None:
-        """They are the same whatever the order, the page and the fusion are."""
-        query = made_up_query(np.random.default_rng(9))
-        result = run_search(searcher, query, "text", "images", k=4, fusion=0.5)
-        assert result.probabilities_reliable is True
-        assert all(0 < (hit.probability or 0) < 1 for hit in result.hits)
-        again = run_search(searcher, query, "text", "images", k=PHOTOS, fusion=1.0)
-        assert again.no_match == result.no_match
-        of = {hit.id: hit.probability for hit in again.hits}
-        for hit in result.hits:
-            assert hit.probability == pytest.approx(of[hit.id], abs=1e-4)
-        least = sorted(filter(None, of.values()))[PHOTOS // 2]
-        options = {"k": PHOTOS, "fusion": 1.0, "min_probability": least}
-        likely = run_search(searcher, query, "text", "images", **options)
-        expected = [hit.id for hit in again.hits if (hit.probability or 0) >= least]
-        assert [hit.id for hit in likely.hits] == expected

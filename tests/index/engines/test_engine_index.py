@@ -11,6 +11,7 @@ import pytest
 
 from aladin_index.changes.encoded import ItemBatch
 from aladin_index.engines.engine_index import (
+    EngineCollection,
     EngineIndex,
     describe_engine_index,
     open_engine_index,
@@ -212,6 +213,22 @@ def test_without_tokens_the_first_stage_decides_and_without_that_nothing(
     server.down = {"search"}
     with pytest.raises(EngineUnavailableError, match="memory: no answer to search"):
         hits(ours)
+
+
+def test_without_the_tokens_of_the_hits_there_is_an_order_and_no_evidence(
+    remote: EngineIndex, query: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise EngineUnavailableError("memory", "no answer")
+
+    searcher = TwoStageSearcher(remote)
+    options = {"k": 5, "explain": True}
+    plain = run_search(searcher, query, "image", "texts", **options)
+    monkeypatch.setattr(EngineCollection, "similarities", fail)
+    found = run_search(searcher, query, "image", "texts", **options)
+    assert (found.degraded, found.reranked) == (["evidence_unavailable"], True)
+    assert all(hit.evidence is None for hit in found.hits)
+    assert [(hit.id, hit.score) for hit in found.hits] == [(h.id, h.score) for h in plain.hits]
 
 
 def test_items_removed_or_replaced_during_a_search_keep_their_tokens_or_score_zero(

@@ -12,6 +12,8 @@ import pytest
 from aladin_index.exchange.importer import import_index
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
+from aladin_index.search.evidence import score_pair
+from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import DataError, IndexMismatchError, InputError
@@ -71,6 +73,9 @@ def test_clip_retrievals_own_output_is_imported_and_searched_without_tokens(
         np.testing.assert_allclose(opened.images.embeddings, photos, atol=1e-3)
         np.testing.assert_allclose(opened.texts.embeddings, captions[[0, 2, 3]], atol=1e-3)
         result = run_search(TwoStageSearcher(opened), query, "text", "images", k=30)
+        collection, model = opened.collection("images"), opened.checkpoint.model
+        with pytest.raises(InputError, match="imported without tokens"):
+            score_pair(model, Term(query, "text", "a dog"), collection, found[0])
     assert (result.reranked, result.degraded) == (False, ["rerank"])
     order = np.argsort(-(photos @ query.embedding[0]))
     assert [hit.id for hit in result.hits] == [columns["image_path"][row] for row in order]
