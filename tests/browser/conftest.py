@@ -8,11 +8,12 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, FloatRect, Locator, expect
 
 from aladin_index.building.builder import build_index
 from aladin_network.calibration.calibration import (
@@ -22,6 +23,7 @@ from aladin_network.calibration.calibration import (
 )
 from aladin_network.calibration.judging import LogisticModel
 from aladin_network.checkpoint_files import read_model_id
+from aladin_network.types import Target
 from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.observe.metrics import Metrics
@@ -30,7 +32,7 @@ from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
 from aladin_training.demo.scenes import draw_data_set
 from benchmarks.service.chromium import NO_CHROMIUM, open_browser
-from benchmarks.service.search_page import SearchPage
+from benchmarks.service.search_page import Answer, SearchPage
 
 # Three pages of photos, and many of captions.
 _PHOTOS, _PHOTO_PX = 64, 160
@@ -39,6 +41,8 @@ _PATIENCE_MS = 15_000
 
 OpenService = Callable[..., AbstractContextManager[str]]
 OpenPage = Callable[..., SearchPage]
+PageOf = Callable[..., AbstractContextManager[SearchPage]]
+Shared = Callable[[SearchPage], SearchPage]
 
 
 @pytest.fixture(scope="package")
@@ -170,3 +174,59 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 def page(open_page: OpenPage, url: str) -> SearchPage:
     """The page, not opened yet."""
     return open_page(url)
+
+
+@pytest.fixture
+def shared(open_page: OpenPage) -> Shared:
+    """Opens the address of a page as somebody else who gets it."""
+
+    def share(page: SearchPage) -> SearchPage:
+        other = open_page(page.url)
+        other.page.goto(page.page.url)
+        return other
+
+    return share
+
+
+@pytest.fixture
+def page_of(open_service: OpenService, open_page: OpenPage) -> PageOf:
+    """The page of a service of its own, not opened yet: ``with page_of(index=FOLDER) as page``."""
+
+    @contextmanager
+    def run(**settings: Any) -> Generator[SearchPage]:
+        with open_service(**settings) as url:
+            page = open_page(url)
+            yield page
+            page.page.goto("about:blank")  # it asks for nothing more when the service ends
+
+    return run
+
+
+def asked(
+    api: httpx.Client, target: Target = "images", photo: Path | None = None, **fields: Any
+) -> Answer:
+    """Ask the service for the page's first page of hits."""
+    fields = {"k": 24, **fields}
+    if photo is None:
+        answer = api.post(f"/v1/search/{target}", json=fields)
+    else:
+        form = {name: json.dumps(value) for name, value in fields.items()}
+        files = {"image": photo.read_bytes()}
+        answer = api.post(f"/v1/search/{target}", files=files, data=form)
+    return answer.raise_for_status().json()
+
+
+def ids_of(answer: Answer) -> list[str]:
+    return [hit["id"] for hit in answer["hits"]]
+
+
+def place_of(element: Locator) -> FloatRect:
+    """Return where something is shown."""
+    box = element.bounding_box()
+    assert box is not None
+    return box
+
+
+def is_too_wide(page: SearchPage) -> bool:
+    """Whether the page is wider than its window."""
+    return page.page.evaluate("document.documentElement.scrollWidth > window.innerWidth")

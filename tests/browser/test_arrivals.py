@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -15,16 +15,15 @@ from playwright.sync_api import Locator, expect
 from aladin_index.building.builder import build_index
 from aladin_service.item_sources import image_items
 from benchmarks.service.search_page import SearchPage, data_of
+from tests.browser.conftest import OpenPage, OpenService, is_too_wide
 
 pytestmark = pytest.mark.browser
 
-OpenService = Callable[..., AbstractContextManager[str]]
-OpenPage = Callable[..., SearchPage]
-
 _BUILT = 12
-LOOKS = {
-    "light": {"viewport": {"width": 1280, "height": 900}},
-    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+_LARGE = {"width": 1280, "height": 900}
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": _LARGE},
+    "dark": {"viewport": _LARGE, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}},
 }
 
@@ -47,7 +46,9 @@ def growing(growing_url: str, open_page: OpenPage) -> Iterator[SearchPage]:
     """The page of that index; its timers run only as far as a test lets them."""
     page = open_page(growing_url)
     page.page.clock.install()
-    yield page.open()
+    page.open()
+    expect(page.listed).to_have_count(_BUILT)
+    yield page
     page.page.goto("about:blank")  # it asks for nothing more when the service ends
 
 
@@ -56,20 +57,16 @@ def add(page: SearchPage, data_file: Path, first: int, number: int) -> list[str]
     lines = data_file.read_text(encoding="utf-8").splitlines()
     ids: list[str] = []
     for line in lines[first : first + number]:
-        record = json.loads(line)
         ids.append(f"new-{len(ids)}-{first}")
-        answer = httpx.post(
-            f"{page.url}/v1/items/images",
-            files={"image": (data_file.parent / record["image"]).read_bytes()},
-            data={"id": ids[-1]},
-            timeout=30,
-        )
+        photo = (data_file.parent / json.loads(line)["image"]).read_bytes()
+        address = f"{page.url}/v1/items/images"
+        answer = httpx.post(address, files={"image": photo}, data={"id": ids[-1]}, timeout=30)
         assert answer.is_success, answer.text
     return ids
 
 
-def notice(page: SearchPage) -> Locator:
-    return page.page.locator("#arrived")
+def offered(page: SearchPage) -> Locator:
+    return page.page.locator("#arrived").get_by_role("button")
 
 
 def look(page: SearchPage, seconds: float = 2.5) -> None:
@@ -78,20 +75,26 @@ def look(page: SearchPage, seconds: float = 2.5) -> None:
         page.page.clock.run_for(round(1000 * seconds))
 
 
+def looks(page: SearchPage) -> list[str]:
+    """Collect the page's looks at the index from now on."""
+    seen: list[str] = []
+    page.page.on(
+        "request", lambda each: seen.append(each.url) if each.url.endswith("/v1/index") else None
+    )
+    return seen
+
+
 def test_new_photos_appear_at_the_top_of_the_list(growing: SearchPage, data_file: Path) -> None:
     info = growing.page.locator("#index-info")
-    expect(growing.listed).to_have_count(_BUILT)
     kept = growing.listed.first.element_handle()
-
     ids = add(growing, data_file, 20, 2)
     look(growing)
-
     expect(growing.listed).to_have_count(_BUILT + 2)
     assert data_of(growing.listed, "id")[:2] == ids[::-1]
     expect(info).to_have_text("14 photos · more are being added")
     expect(growing.status).to_have_text("14 photos.")
     assert kept.evaluate("each => each.isConnected"), "photos that stay keep their elements"
-    expect(notice(growing)).to_be_empty()
+    expect(offered(growing)).to_have_count(0)
     look(growing)
     expect(info).to_have_text("14 photos")
     growing.listed.nth(2).get_by_role("button").first.click()
@@ -101,7 +104,6 @@ def test_new_photos_appear_at_the_top_of_the_list(growing: SearchPage, data_file
 
 
 def test_a_list_that_could_not_be_read_is_read_again(growing: SearchPage, data_file: Path) -> None:
-    expect(growing.listed).to_have_count(_BUILT)
     look(growing)
     add(growing, data_file, 20, 1)
     growing.complaints.expect("503")
@@ -110,9 +112,7 @@ def test_a_list_that_could_not_be_read_is_read_again(growing: SearchPage, data_f
         look(growing)
     growing.page.evaluate("fetch('healthz').then(() => null)")  # the answer was dealt with
     expect(growing.listed).to_have_count(_BUILT)
-
     look(growing, 31)
-
     expect(growing.listed).to_have_count(_BUILT + 1)
 
 
@@ -120,26 +120,20 @@ def test_further_down_they_are_offered_and_nothing_moves(
     growing: SearchPage, data_file: Path
 ) -> None:
     growing.page.set_viewport_size({"width": 500, "height": 400})
-    expect(growing.listed).to_have_count(_BUILT)
     growing.page.evaluate("scrollTo(0, 300)")
     before = growing.listed.nth(4).bounding_box()
-
-    ids = add(growing, data_file, 20, 1)
-    look(growing)
-    button = notice(growing).get_by_role("button")
-    expect(button).to_have_text("1 new photo")
-    add(growing, data_file, 30, 1)
-    look(growing)
-    expect(button).to_have_text("2 new photos")
+    ids: list[str] = []
+    for first, says in ((20, "1 new photo"), (30, "2 new photos")):
+        ids += add(growing, data_file, first, 1)
+        look(growing)
+        expect(offered(growing)).to_have_text(says)
     assert growing.listed.nth(4).bounding_box() == before
     expect(growing.listed).to_have_count(_BUILT)
-
-    button.click()
-
+    offered(growing).click()
     expect(growing.listed).to_have_count(_BUILT + 2)
-    assert ids[0] in data_of(growing.listed, "id")[:2]
+    assert set(data_of(growing.listed, "id")[:2]) == set(ids)
     assert growing.page.evaluate("scrollY") == 0
-    expect(notice(growing)).to_be_empty()
+    expect(offered(growing)).to_have_count(0)
 
 
 def test_a_search_stays_and_can_be_repeated(growing: SearchPage, data_file: Path) -> None:
@@ -148,47 +142,33 @@ def test_a_search_stays_and_can_be_repeated(growing: SearchPage, data_file: Path
     shown = growing.ids()
     add(growing, data_file, 20, 2)
     look(growing, 10)
-    button = notice(growing).get_by_role("button")
-    expect(button).to_have_text("New photos since this search: search again")
+    expect(offered(growing)).to_have_text("New photos since this search: search again")
     assert growing.ids() == shown
-
     with growing.answer_shown() as answer:
-        button.click()
-
+        offered(growing).click()
     assert len(answer["hits"]) == _BUILT + 2
-    expect(notice(growing)).to_be_empty()
+    expect(offered(growing)).to_have_count(0)
 
 
 def test_an_unchanged_index_is_looked_at_less_and_less(growing: SearchPage) -> None:
-    expect(growing.listed).to_have_count(_BUILT)
-    looks: list[str] = []
-    growing.page.on(
-        "request", lambda each: looks.append(each.url) if each.url.endswith("/v1/index") else None
-    )
+    seen = looks(growing)
     for _ in range(120):  # the answers come in real time
         growing.page.clock.run_for(1000)
         growing.page.evaluate("fetch('healthz').then(() => null)")
-    # After 2, 3, 4.5, 6.8, 10, 15, 23 and 30 s.
-    assert 5 <= len(looks) <= 9
+    assert 5 <= len(seen) <= 9  # after 2, 3, 4.5, 6.8, 10, 15, 23 and 30 s
 
 
 def test_a_hidden_page_asks_for_nothing(growing: SearchPage, data_file: Path) -> None:
-    expect(growing.listed).to_have_count(_BUILT)
     hide = """hidden => {
       Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
       document.dispatchEvent(new Event('visibilitychange'));
     }"""
     growing.page.evaluate(hide, True)
-    looks: list[str] = []
-    growing.page.on(
-        "request", lambda each: looks.append(each.url) if each.url.endswith("/v1/index") else None
-    )
+    seen = looks(growing)
     add(growing, data_file, 20, 1)
     growing.page.clock.run_for(60_000)
-    assert looks == []
-
+    assert seen == []
     growing.page.evaluate(hide, False)
-
     expect(growing.listed).to_have_count(_BUILT + 1)
 
 
@@ -201,21 +181,9 @@ def test_what_is_offered_is_accessible(
     page.open().find("a red star")
     page.page.wait_for_timeout(2500)
     add(page, data_file, 20, 2)
-    expect(notice(page)).to_have_attribute("role", "status")
-    button = notice(page).get_by_role("button")
-    expect(button).to_be_in_viewport()
+    expect(page.page.locator("#arrived")).to_have_attribute("role", "status")
+    expect(offered(page)).to_be_in_viewport()
     report = Axe().run(page.page)
     assert report.violations_count == 0, report.generate_report()
-    assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    page.page.goto("about:blank")
-
-
-def test_a_service_that_is_gone_is_noticed(
-    index_folder: Path, open_service: OpenService, open_page: OpenPage
-) -> None:
-    with open_service(index=index_folder) as url:
-        page = open_page(url).open()
-        expect(page.listed.first).to_be_visible()
-    page.complaints.expect("ERR_CONNECTION_REFUSED")
-    expect(page.page.locator("#offline")).to_contain_text("The service does not respond.")
+    assert not is_too_wide(page)
     page.page.goto("about:blank")

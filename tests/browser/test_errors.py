@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from benchmarks.service.page_answers import refuse
 from benchmarks.service.search_page import SearchPage
+from tests.browser.conftest import OpenPage, OpenService, PageOf, ids_of
 
 pytestmark = pytest.mark.browser
 
-OpenPage = Callable[..., SearchPage]
-OpenService = Callable[..., AbstractContextManager[str]]
-
 WORDS = "a striped star in the snow"
-_SEARCHES = "**/v1/search/**"
 
 
 def said_of(answer: httpx.Response) -> str:
@@ -29,106 +26,93 @@ def said_of(answer: httpx.Response) -> str:
     return message[0].upper() + message[1:]
 
 
-def test_a_file_that_is_no_photo(page: SearchPage, api: httpx.Client, no_photo: Path) -> None:
-    refused = api.post("/v1/search/images", files={"image": no_photo.read_bytes()})
-    assert refused.status_code == 415
+@pytest.mark.parametrize("what", ["a file that is no photo", "a filter that is none"])
+def test_what_the_service_refuses_is_said_in_its_words(
+    page: SearchPage, api: httpx.Client, no_photo: Path, what: str
+) -> None:
     page.open().find(WORDS)
-
-    page.page.locator("#photo").set_input_files(no_photo)
-
+    if what == "a filter that is none":
+        wanted = {"number": {"near": 3}}
+        refused = api.post("/v1/search/images", json={"text": WORDS, "filter": wanted})
+        page.filter_by(wanted)
+    else:
+        refused = api.post("/v1/search/images", files={"image": no_photo.read_bytes()})
+        page.page.locator("#photo").set_input_files(no_photo)
+    assert refused.status_code in (415, 422)
     expect(page.error).to_contain_text(said_of(refused))
     expect(page.hits).to_have_count(0)
-    page.complaints.expect("status of 415")
+    page.complaints.expect(f"status of {refused.status_code}")
 
 
-def test_a_photo_that_is_too_large_is_not_even_sent(
-    open_service: OpenService, open_page: OpenPage, photo: Path
-) -> None:
-    with open_service(max_image_bytes=100) as url:
-        page = open_page(url).open()
-        expect(page.page.locator("#index-info")).not_to_be_empty()
+def test_a_photo_that_is_too_large_is_not_even_sent(page_of: PageOf, photo: Path) -> None:
+    with page_of(max_image_bytes=100) as page:
+        expect(page.open().page.locator("#index-info")).not_to_be_empty()
         page.page.locator("#photo").set_input_files(photo)
         expect(page.error).to_contain_text("This photo cannot be used")
-        page.page.goto("about:blank")  # it asks for nothing more when the service ends
-
-
-def test_a_filter_that_is_none(page: SearchPage, api: httpx.Client) -> None:
-    wanted = {"number": {"near": 3}}
-    refused = api.post("/v1/search/images", json={"text": WORDS, "filter": wanted})
-    assert refused.status_code == 422
-    page.open().find(WORDS)
-
-    page.filter_by(wanted)
-
-    expect(page.error).to_contain_text(said_of(refused))
-    page.complaints.expect("status of 422")
 
 
 def test_a_filter_that_is_no_json_is_not_sent(page: SearchPage) -> None:
-    hits = page.open().find(WORDS)["hits"]
+    hits = ids_of(page.open().find(WORDS))
     page.page.locator("#filter-toggle").click()
     form = page.page.locator("#filter-form")
     page.unfold_json().fill('{"number": ')
     form.locator("button[type=submit]").click()
-
     expect(form.locator("#filter-wrong")).to_contain_text("Invalid JSON")
     expect(form.locator("#filter-json")).to_have_value('{"number": ')
-    page.expect_hits([hit["id"] for hit in hits])
+    page.expect_hits(hits)
 
 
-@pytest.mark.parametrize(("status", "code"), [(429, "overloaded"), (503, "index_not_ready")])
-def test_a_service_that_cannot_answer_now(page: SearchPage, status: int, code: str) -> None:
-    page.open()
-    page.page.route(_SEARCHES, refuse(status, code, {"Retry-After": "1"}), times=1)
+def bad_gateway(route: Route) -> None:
+    route.fulfill(status=502, body="<h1>Bad gateway</h1>")
 
+
+@pytest.mark.parametrize(
+    ("status", "answer", "says"),
+    [
+        (429, refuse(429, "overloaded", {"Retry-After": "1"}), "This is how it is refused"),
+        (503, refuse(503, "index_not_ready", {"Retry-After": "1"}), "This is how it is refused"),
+        (502, bad_gateway, "502"),
+    ],
+)
+def test_a_service_that_cannot_answer_now_is_asked_again(
+    page: SearchPage, status: int, answer: Callable[[Route], None], says: str
+) -> None:
+    page.open().page.route("**/v1/search/**", answer, times=1)
     page.ask(WORDS)
-
-    expect(page.error).to_contain_text("This is how it is refused")
+    expect(page.error).to_contain_text(says)
+    page.complaints.expect(f"status of {status}")
+    if status == 502:  # something else has answered
+        return
     again = page.error.get_by_role("button")
     expect(again).to_be_disabled()  # for as long as the service asks for
     expect(again).to_be_enabled()
     with page.answer_shown():
         again.click()
     expect(page.error).to_be_hidden()
-    page.complaints.expect(f"status of {status}")
-
-
-def test_something_else_answers(page: SearchPage) -> None:
-    page.open()
-    page.page.route(_SEARCHES, lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
-
-    page.ask(WORDS)
-
-    expect(page.error).to_contain_text("502")
-    page.complaints.expect("status of 502")
 
 
 def test_a_service_that_goes_and_comes_back(open_service: OpenService, open_page: OpenPage) -> None:
-    offline = "#offline"
     with ExitStack() as running:
         url = running.enter_context(open_service())
         page = open_page(url).open()
         first = page.find(WORDS)
         running.close()
-
+        page.complaints.expect("net::ERR_CONNECTION")
+        offline = page.page.locator("#offline")
+        expect(offline).to_contain_text("The service does not respond.")  # unasked
         page.ask("a blue circle")
-        expect(page.page.locator(offline)).to_be_visible()
-
         running.enter_context(open_service(port=urlsplit(url).port))
-        expect(page.page.locator(offline)).to_be_hidden()
+        expect(offline).to_be_hidden()
         expect(page.hits).to_have_count(24)
-        assert page.ids() != [hit["id"] for hit in first["hits"]]
-    page.complaints.expect("net::ERR_CONNECTION")
+        assert page.ids() != ids_of(first)
 
 
 def test_no_network_is_said_at_once(page: SearchPage) -> None:
     page.open().choose_target("texts")
     page.find(WORDS)
-    notice = page.page.locator("#offline")
-
     page.page.wait_for_load_state("networkidle")  # photos of the library may be on their way
     page.page.context.set_offline(True)
-    expect(notice).to_contain_text("offline")
+    expect(page.page.locator("#offline")).to_contain_text("offline")
     page.page.context.set_offline(False)
-    expect(notice).to_be_hidden()
+    expect(page.page.locator("#offline")).to_be_hidden()
     page.find("a red circle")

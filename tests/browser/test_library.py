@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,19 +16,14 @@ from aladin_index.building.builder import build_index
 from aladin_index.format.skipped import SkippedItem, record_stop, write_follow_record
 from aladin_service.item_sources import image_items
 from benchmarks.service.search_page import SearchPage, data_of
+from tests.browser.conftest import PageOf
 
 pytestmark = pytest.mark.browser
-
-OpenService = Callable[..., AbstractContextManager[str]]
-OpenPage = Callable[..., SearchPage]
 
 WORDS = "a small red star above a blue square"
 # When the first photos were taken; the others have no date.
 _TAKEN = [
-    "2023-03-05T10:00:00",
-    "2024-07-01T09:30:00",
-    "2023-03-31T23:59:59",
-    "2021-12-24T18:00:00",
+    f"{day}:00:00" for day in ("2023-03-05T10", "2024-07-01T09", "2023-03-31T23", "2021-12-24T18")
 ]
 _GONE = 1  # the file of this photo is removed
 
@@ -47,12 +41,8 @@ def dated(index_folder: Path, data_file: Path, tmp_path_factory: pytest.TempPath
         line["metadata"] = {}
         if number < len(_TAKEN):
             camera = "Box" if number == 0 else "Phone"
-            line["metadata"] = {
-                "taken_at": _TAKEN[number],
-                "camera": camera,
-                "lat": 43.7,
-                "lon": 10.4,
-            }
+            line["metadata"] = {"taken_at": _TAKEN[number], "camera": camera}
+            line["metadata"] |= {"lat": 43.7, "lon": 10.4}
         elif number == len(_TAKEN):
             line["metadata"] = {"camera": ""}
     file = folder / "photos.jsonl"
@@ -63,26 +53,33 @@ def dated(index_folder: Path, data_file: Path, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture
-def dated_page(dated: Path, open_service: OpenService, open_page: OpenPage) -> Iterator[SearchPage]:
-    with open_service(index=dated) as url:
-        page = open_page(url)
+def dated_page(dated: Path, page_of: PageOf) -> Iterator[SearchPage]:
+    with page_of(index=dated) as page:
         page.complaints.expect("status of 404")  # of the photo that is gone
         yield page.open()
-        page.page.goto("about:blank")  # it asks for nothing more when the service ends
 
 
-def test_the_newest_come_first_and_all_can_be_reached(page: SearchPage, api: httpx.Client) -> None:
+def sort(page: SearchPage, **option: str) -> None:
+    page.page.locator("#sort").select_option(**option)
+
+
+def test_the_newest_come_first_uncut_and_all_can_be_reached(
+    page: SearchPage, api: httpx.Client
+) -> None:
     newest = [item["id"] for item in api.get("/v1/items/images?limit=100").json()["items"]]
     page.open()
     expect(page.listed.first).to_be_visible()
     page.expect_photos()
-    expect(page.page.locator("#status")).to_have_text("64 photos.")
-
+    expect(page.status).to_have_text("64 photos.")
+    frames = page.listed.locator("img").evaluate_all(
+        "photos => photos.filter(photo => photo.naturalWidth).map(photo => "
+        "photo.offsetWidth / photo.offsetHeight * photo.naturalHeight / photo.naturalWidth)"
+    )
+    assert frames == pytest.approx([1] * len(frames), abs=0.02)
     page.page.locator("#more").scroll_into_view_if_needed()
     expect(page.listed).to_have_count(64)
-
     assert data_of(page.listed, "id") == newest
-    page.page.locator("#sort").select_option("asc")
+    sort(page, value="asc")
     expect(page.listed.first).to_have_attribute("data-id", newest[-1])
 
 
@@ -92,19 +89,30 @@ def test_a_list_that_takes_long_is_announced(page: SearchPage) -> None:
     expect(page.status).to_have_text("Loading…")
 
 
-def test_without_metadata_there_is_no_filter(page: SearchPage) -> None:
-    page.page.route(
-        "**/v1/index/fields", lambda route: route.fulfill(json={"images": [], "texts": []})
-    )
-    page.open()
-    expect(page.page.get_by_role("group", name="What to find")).to_be_visible()
-    expect(page.page.locator("#filter-toggle")).to_be_hidden()
-    expect(page.page.locator("#sort option")).to_have_text(["Newest first", "Oldest first"])
-
-    page.open("filter=" + json.dumps({"number": 3}))
-
-    expect(page.listed).to_have_count(1)
-    expect(page.page.locator("#filter-toggle")).to_be_visible()
+def test_an_index_of_photos_without_metadata_offers_no_filter_and_no_texts(
+    page_of: PageOf, index_folder: Path, data_file: Path, tmp_path: Path
+) -> None:
+    build_index(index_folder / "model", tmp_path / "index", image_items(data_file, None), None)
+    with page_of(index=tmp_path / "index") as page:
+        page.page.route(
+            "**/v1/index/fields", lambda route: route.fulfill(json={"images": [], "texts": []})
+        )
+        found = page.open().find(WORDS)["hits"][0]["id"]
+        expect(page.page.locator("#index-info")).to_have_text("64 photos")
+        expect(page.page.get_by_role("group", name="What to find")).to_be_hidden()
+        toggle = page.page.locator("#filter-toggle")
+        expect(toggle).to_be_hidden()
+        page.open_evidence(page.hits.first)
+        actions = page.viewer.locator("#viewer-actions")
+        expect(actions.get_by_role("button", name="Texts for this photo")).to_be_hidden()
+        with page.answer_shown():
+            actions.get_by_role("button", name="More like this").click()
+        expect(page.hits).to_have_count(24)
+        assert found not in page.ids()
+        page.page.goto("about:blank")
+        page.open("filter=" + json.dumps({"number": 3}))  # one that is in force can be seen
+        expect(page.listed).to_have_count(1)
+        expect(toggle).to_be_visible()
 
 
 def test_examples_are_texts_of_the_index(page: SearchPage, api: httpx.Client) -> None:
@@ -161,43 +169,26 @@ def test_the_details_and_the_size_are_remembered(page: SearchPage) -> None:
     assert page.listed.first.locator("img").evaluate("photo => photo.offsetHeight") == height > 300
 
 
-def test_no_photo_is_cut(page: SearchPage) -> None:
-    page.open()
-    expect(page.listed.first).to_be_visible()
-    page.expect_photos()
-    frames = page.listed.locator("img").evaluate_all(
-        "photos => photos.filter(photo => photo.naturalWidth).map(photo => "
-        "photo.offsetWidth / photo.offsetHeight * photo.naturalHeight / photo.naturalWidth)"
-    )
-    assert frames == pytest.approx([1] * len(frames), abs=0.02)
-
-
-def test_months_are_headings_and_photos_without_a_date_come_last(dated_page: SearchPage) -> None:
+def test_months_are_headings_and_dates_are_the_natural_orders(dated_page: SearchPage) -> None:
     months = dated_page.page.locator("#library h2")
-    expect(months).to_have_text(["July 2024", "March 2023", "December 2021", "Without a date"])
-    assert data_of(dated_page.listed, "id")[:5] == [
-        "trip/1.png", "trip/2.png", "trip/0.png", "trip/3.png", "trip/11.png",
-    ]  # fmt: skip
-    expect(dated_page.page.locator("#examples")).to_be_hidden()  # there are no texts
-
-    dated_page.page.locator("#sort").select_option("asc")
-
-    expect(months).to_have_text(["December 2021", "March 2023", "July 2024", "Without a date"])
-
-
-def test_dates_are_the_natural_orders(dated_page: SearchPage) -> None:
     options = dated_page.page.locator("#sort option")
+    expect(months).to_have_text(["July 2024", "March 2023", "December 2021", "Without a date"])
+    assert [item.removesuffix(".png") for item in data_of(dated_page.listed, "id")[:5]] == (
+        ["trip/1", "trip/2", "trip/0", "trip/3", "trip/11"]
+    )
+    expect(dated_page.page.locator("#examples")).to_be_hidden()  # there are no texts
     every = ["Newest first", "Oldest first", "Last added first", "Camera, A to Z"]
     expect(options).to_have_text(every)
-    dated_page.page.locator("#sort").select_option(label="Last added first")
+    sort(dated_page, value="asc")
+    expect(months).to_have_text(["December 2021", "March 2023", "July 2024", "Without a date"])
+    sort(dated_page, label="Last added first")
     expect(dated_page.listed.first).to_have_attribute("data-id", "trip/11.png")
-    expect(dated_page.page.locator("#library h2")).to_have_count(0)
+    expect(months).to_have_count(0)
 
     dated_page.find(WORDS)
     expect(options).to_have_text(["Best match", "Newest first", "Oldest first", "Camera, A to Z"])
     with dated_page.answer_shown():
-        dated_page.page.locator("#sort").select_option(label="Oldest first")
-
+        sort(dated_page, label="Oldest first")
     assert dated_page.ids()[:4] == ["trip/3.png", "trip/0.png", "trip/2.png", "trip/1.png"]
     expect(dated_page.status).to_contain_text("12 photos shown, oldest first.")
 
@@ -241,17 +232,15 @@ def test_days_and_values_are_chosen_from_what_is_there(dated_page: SearchPage) -
 
 
 def test_an_empty_value_is_chosen(dated_page: SearchPage) -> None:
-    dated_page.page.locator("#filter-toggle").click()
+    toggle = dated_page.page.locator("#filter-toggle")
+    toggle.click()
     camera = dated_page.page.locator("#filter-form").get_by_role("group", name="Camera")
-
-    camera.get_by_label("(empty)").check()
-    expect(dated_page.listed).to_have_count(1)
-    camera.get_by_label("Phone").check()
-    expect(dated_page.listed).to_have_count(4)
-
+    for name, count in (("(empty)", 1), ("Phone", 4)):
+        camera.get_by_label(name).check()
+        expect(dated_page.listed).to_have_count(count)
     dated_page.page.reload()
     expect(dated_page.listed).to_have_count(4)
-    dated_page.page.locator("#filter-toggle").click()
+    toggle.click()
     expect(camera.get_by_label("(empty)")).to_be_checked()
     camera.get_by_label("Phone").uncheck()
     expect(dated_page.listed).to_have_count(1)
@@ -266,25 +255,6 @@ def test_only_photos_of_the_same_day(dated_page: SearchPage) -> None:
 
     expect(dated_page.listed).to_have_count(1)
     expect(dated_page.viewer).to_be_hidden()
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"scene.background": "beach"}, "No photo has the metadata field “scene.background”."),
-        ({"number": -1}, "No photo passes this filter."),
-    ],
-)
-def test_one_message_says_that_nothing_is_listed(
-    page: SearchPage, fields: dict[str, object], says: str
-) -> None:
-    page.open()
-    page.page.locator("#filter-toggle").click()
-    page.unfold_json().fill(json.dumps(fields))
-    page.page.get_by_role("button", name="Apply").click()
-
-    expect(page.status).to_have_text(says)
-    expect(page.listed).to_have_count(0)
 
 
 def test_back_from_a_search_leads_to_the_same_place(page: SearchPage) -> None:
@@ -327,36 +297,29 @@ def test_about_this_library_has_counts_model_and_last_change(
 
 
 def test_about_this_library_says_what_is_left_out_and_why(
-    dated: Path, open_service: OpenService, open_page: OpenPage, tmp_path: Path
+    dated: Path, page_of: PageOf, tmp_path: Path
 ) -> None:
-    index = tmp_path / "index"
-    shutil.copytree(dated, index)
+    index = Path(shutil.copytree(dated, tmp_path / "index"))
     heic = [SkippedItem(f"IMG_{number}.HEIC", "HEIC needs a package") for number in range(16)]
     write_follow_record(index, [*heic, SkippedItem("trip/a.jpg", "damaged")], {"videos": 8})
-    with open_service(index=index) as url:
-        page = open_page(url).open()
+    with page_of(index=index) as page:
+        page.open()
         page.complaints.expect("status of 404")  # the photo whose file is gone
-        about = page.page.locator("#about")
-        expect(about.locator("summary")).to_have_text("About this library 17 files skipped")
+        about, warning = page.page.locator("#about"), page.page.locator("#index-warning")
+        summary = about.locator("summary")
+        expect(summary).to_have_text("About this library 17 files skipped")
         expect(about.locator("li").first).to_be_hidden()
-        about.locator("summary").click()
-        expect(about.locator("li")).to_have_text(
-            [
-                re.compile(r"16 files: HEIC needs a package \(IMG_0\.HEIC, IMG_1\.HEIC"),
-                "1 file: damaged (trip/a.jpg)",
-            ]
-        )
+        summary.click()
+        of_heic = re.compile(r"16 files: HEIC needs a package \(IMG_0\.HEIC, IMG_1\.HEIC")
+        expect(about.locator("li")).to_have_text([of_heic, "1 file: damaged (trip/a.jpg)"])
         expect(about.locator("dl")).to_contain_text("8 videos")
-        expect(page.page.locator("#index-warning")).to_be_hidden()
+        expect(warning).to_be_hidden()
 
         record_stop(index, "it was killed")
         page.page.reload()
-        expect(page.page.locator("#index-warning")).to_have_text(
-            "The folders are not followed any more (it was killed). Start aladin photos again."
-        )
+        expect(warning).to_contain_text("are not followed any more (it was killed)")
         write_follow_record(index, [], {})
         page.page.reload()
-        expect(page.page.locator("#index-warning")).to_be_hidden()
+        expect(warning).to_be_hidden()
         expect(page.listed.first).to_be_visible()
-        expect(about.locator("summary")).to_have_text("About this library")
-        page.page.goto("about:blank")
+        expect(summary).to_have_text("About this library")

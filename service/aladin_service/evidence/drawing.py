@@ -1,194 +1,251 @@
-"""Colours, typeface and marks of a drawing of evidence, and their rendering to pixels.
-
-A drawing is laid out as data first: a page of marks (texts, rectangles, photos), which `draw_page`
-renders. The colours can be told apart by colour-blind readers, and text on them is legible.
-
-The typeface is DejaVu Sans where the system has it, otherwise Pillow's own, which has the letters
-of ASCII alone; missing characters are drawn as an empty box.
-"""
+"""Drawings of evidence: a photo with its regions above a text, or two photos side by side."""
 
 from __future__ import annotations
 
-import unicodedata
-from functools import cache
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
-Colour = tuple[int, int, int]
-# Left, top, right and bottom, in pixels of the page.
-PixelBox = tuple[float, float, float, float]
-
-BLACK: Colour = (0, 0, 0)
-WHITE: Colour = (255, 255, 255)
-INK: Colour = (34, 34, 34)
-FAINT_INK: Colour = (85, 85, 85)
-PANEL: Colour = (238, 238, 238)
-GRID: Colour = (190, 190, 190)
-# The colour of words that contradict the photo; no region has it.
-AGAINST: Colour = (150, 150, 150)
-
-# From Okabe and Ito ("Color Universal Design", 2008), without black, which is the text colour.
-PALETTE: tuple[Colour, ...] = (
-    (230, 159, 0),  # orange
-    (86, 180, 233),  # sky blue
-    (0, 158, 115),  # bluish green
-    (204, 121, 167),  # reddish purple
-    (240, 228, 66),  # yellow
-    (0, 114, 178),  # blue
-    (213, 94, 0),  # vermilion
+from aladin_index.search.results import Box, RegionEvidence
+from aladin_index.search.whole_words import join_evidence
+from aladin_service.evidence.canvas import (
+    GRID,
+    INK,
+    MARGIN_PX,
+    NOTE_PX,
+    PANEL,
+    WHITE,
+    Canvas,
+    PixelBox,
+    colour_of,
+    ink_on,
+    is_missing,
+    printable,
+    shortened,
+    width_px,
 )
+from aladin_service.evidence.png import ExplainedPair
+from aladin_service.evidence.words import Region, draw_words, letter, number, regions_of
 
-# The tint of the smallest share, which is still visible on white.
-_LEAST = 0.12
-_TYPEFACE = "DejaVuSans.ttf"
-# No font has a glyph for it: Unicode reserves it as a noncharacter.
-_NO_CHARACTER = "\uffff"
-_DASH_PX, _GAP_PX = 7, 5
+# A photo is scaled up or down to fit this size, each of two the other; the page of one has at
+# least the width below.
+PHOTO_PX, SIDE_PX = (1000, 680), (540, 540)
+_LEAST_WIDTH_PX, _BETWEEN_PX = 760, 28
+LABEL_PX, _SUM_PX = 22, 22
+_LABEL_HEIGHT_PX, _LABEL_INSIDE_PX = 32, 7
+LINE_PX, _HALO_PX = 5, 2
+# Neighbouring cells share an edge: boxes are inset so that both outlines are visible.
+_INSET_PX = 4
 
-
-class Text(NamedTuple):
-    """A line of text, with its left edge and its baseline."""
-
-    x: float
-    baseline: float
-    text: str
-    size_px: int
-    colour: Colour = FAINT_INK
-
-
-class Rectangle(NamedTuple):
-    """A box with a fill, an outline inside of its edge, or both."""
-
-    box: PixelBox
-    fill: Colour | None = None
-    outline: Colour | None = None
-    width_px: int = 1
-    dashed: bool = False
-
-
-class Photo(NamedTuple):
-    """The area that a photo fills; `place` is its number among those of the page."""
-
-    box: PixelBox
-    place: int = 0
+_HOW_TO_READ = (
+    "Below each word: its cosine with its best region; the letter of that region, and the word's "
+    "share of the sum of all absolute cosines. Darker: a larger share. Dashed: a negative cosine, "
+    "which lowers the score."
+)
+_HOW_TO_READ_TWO = (
+    "Left: the photo of the query. Right: the photo found. Regions of one colour fit each other "
+    "best; below, the cosine of each region of the query with its best region, and its share of "
+    "the sum of all absolute cosines. Dashed: the box of the query, and where it was found."
+)
+_MISSING = (
+    "Boxes stand for characters missing from the typeface; the metadata of this file contain the "
+    "whole text."
+)
+_NO_PHOTO = "The photo is not available."
 
 
-Mark = Text | Rectangle | Photo
+class ShownPhoto(NamedTuple):
+    """A photo of a drawing.
+
+    Attributes:
+        name: Description for people.
+        size_px: Width and height, or None if unknown.
+        picture: The upright RGB photo; None if it is not available: a plain panel replaces it.
+        box: Box to outline, or None.
+        all_boxes: Boxes of all its regions, drawn if it is not available.
+    """
+
+    name: str
+    size_px: tuple[int, int] | None
+    picture: Image.Image | None
+    box: Box | None = None
+    all_boxes: Sequence[Box] = ()
 
 
-class Page(NamedTuple):
-    """A laid-out drawing: its size, and its marks from back to front."""
-
-    width_px: int
-    height_px: int
-    marks: tuple[Mark, ...]
-
-    @property
-    def texts(self) -> list[str]:
-        """All texts of the page, in drawing order."""
-        return [mark.text for mark in self.marks if isinstance(mark, Text)]
-
-
-def colour_of(place: int) -> Colour:
-    """Return the colour of a region by its number; colours repeat after the last one."""
-    return PALETTE[place % len(PALETTE)]
-
-
-def tint(colour: Colour, strength: float) -> Colour:
-    """Mix a colour with white; with a strength of 1 it stays itself."""
-    part = _LEAST + (1 - _LEAST) * strength
-    red, green, blue = (round(255 + (value - 255) * part) for value in colour)
-    return red, green, blue
-
-
-def ink_on(background: Colour) -> Colour:
-    """Return black or white, whichever has more contrast, which is then at least 4.5 (WCAG 2)."""
-    red, green, blue = ((value / 255) ** 2.2 for value in background)
-    return BLACK if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else WHITE
-
-
-@cache
-def font(size_px: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """Load the typeface at a size."""
-    try:
-        return ImageFont.truetype(_TYPEFACE, size_px)
-    except OSError:  # the system does not have it
-        return ImageFont.load_default(size_px)
+def draw_text_and_photo(pair: ExplainedPair, photo: ShownPhoto) -> Image.Image:
+    """Draw a text and a photo, which is omitted if its size is unknown."""
+    wide, high = (0, 0) if photo.size_px is None else fitted(photo.size_px, PHOTO_PX)
+    canvas = Canvas(max(wide, _LEAST_WIDTH_PX))
+    words = join_evidence(pair.text, pair.evidence)
+    regions = regions_of(words)
+    if photo.size_px is not None:
+        left = MARGIN_PX + (canvas.width - wide) // 2
+        frame = (left, MARGIN_PX, left + wide, MARGIN_PX + high)
+        _draw_photo(canvas, photo, frame, regions.values())
+        canvas.y += high + 14
+    texts = [] if pair.text_id is None else [f"text {pair.text_id}"]
+    for name in (photo.name, *texts):
+        canvas.write(shortened(printable(name), NOTE_PX, canvas.width))
+    if photo.picture is None:
+        canvas.write(_NO_PHOTO)
+    # Regions without a box are identified by their number.
+    unplaced = [
+        f"{each.letter} is region {each.number}" for each in regions.values() if each.box is None
+    ]
+    if unplaced:
+        canvas.write("Photo size and region boxes are unknown: " + ", ".join(unplaced))
+    canvas.y += 14
+    draw_words(canvas, pair.text, words, regions)
+    _write_sum(canvas, [each.score for each in pair.evidence], len(words), "word", pair, 20)
+    canvas.write(f"Match score {number(pair.match)}, the cosine of the two embeddings.", above=8)
+    canvas.write(_HOW_TO_READ)
+    if is_missing(printable(pair.text[: pair.evidence[-1].end if pair.evidence else 0])):
+        canvas.write(_MISSING)
+    return canvas.finished()
 
 
-def width_px(text: str, size_px: int) -> float:
-    """Return the width of a line of text."""
-    return font(size_px).getlength(text)
+def draw_two_photos(pair: ExplainedPair, query: ShownPhoto, hit: ShownPhoto) -> Image.Image:
+    """Draw two photos: the query's with its box, and the one that was found."""
+    evidence = pair.region_evidence or []
+    asked, found = paired_regions(evidence)
+    canvas = Canvas(2 * SIDE_PX[0] + _BETWEEN_PX)
+    bottom = canvas.y
+    for place, (shown, regions) in enumerate(((query, asked), (hit, found))):
+        column = MARGIN_PX + place * (SIDE_PX[0] + _BETWEEN_PX)
+        # An unknown size is that of the column.
+        wide, high = SIDE_PX if shown.size_px is None else fitted(shown.size_px, SIDE_PX)
+        left = column + (SIDE_PX[0] - wide) // 2
+        frame = (left, MARGIN_PX, left + wide, MARGIN_PX + high)
+        _draw_photo(canvas, shown, frame, regions)
+        if shown.box is not None:
+            box = placed(shown.box, frame)
+            canvas.box(grown(box, _HALO_PX), None, WHITE, LINE_PX)
+            canvas.box(box, None, INK, LINE_PX, dashed=True)
+        canvas.y = frame[3] + 10
+        lines = [shortened(printable(shown.name), NOTE_PX, SIDE_PX[0])]
+        for line in lines if shown.picture is not None else [*lines, _NO_PHOTO]:
+            canvas.write(line, left=column, width=SIDE_PX[0])
+        bottom = max(bottom, canvas.y)
+    canvas.y = bottom
+    scores = [
+        f"{region.letter} {number(each.score)} ({round(100 * each.share)} %)"
+        for region, each in zip(asked, evidence, strict=True)
+    ]
+    canvas.write(" · ".join(scores), _SUM_PX, 14)
+    _write_sum(canvas, [each.score for each in evidence], len(evidence), "region", pair, 10)
+    match = number(pair.match)
+    canvas.write(
+        f"Match score {match}, the cosine of the part's and the photo's embeddings.", above=8
+    )
+    canvas.write(_HOW_TO_READ_TWO)
+    return canvas.finished()
 
 
-def shortened(text: str, size_px: int, most_px: float) -> str:
-    """Return a text, truncated with an ellipsis if it is wider than `most_px`."""
-    # No letter is narrower than a tenth of its size: this limits the cost of long texts.
-    text = text[: int(10 * most_px)]
-    if width_px(text, size_px) <= most_px:
-        return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if width_px(text[:middle] + "…", size_px) <= most_px:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low] + "…"
+def paired_regions(evidence: Sequence[RegionEvidence]) -> tuple[list[Region], list[Region]]:
+    """Return the regions of both photos, those that fit each other in one colour.
+
+    The query's come in their order, each with a letter; the hit's in the order of their first
+    letter, each with the letters of the regions that it fits best.
+    """
+    asked: list[Region] = []
+    found: dict[int, Region] = {}
+    for place, each in enumerate(evidence):
+        name = letter(place)
+        known = found.get(each.region)
+        colour = colour_of(len(found)) if known is None else known.colour
+        letters = name if known is None else f"{known.letter} {name}"
+        asked.append(Region(each.query_region, name, colour, each.query_box))
+        found[each.region] = Region(each.region, letters, colour, each.box)
+    return asked, list(found.values())
 
 
-def printable(text: str) -> str:
-    """Return a text as one line, without invisible and direction-changing characters."""
-    kept = (" " if character.isspace() else character for character in text)
-    return "".join(c for c in kept if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+def fitted(size_px: tuple[int, int], most_px: tuple[int, int]) -> tuple[int, int]:
+    """Return the width and height at which a photo is drawn, as large as fits."""
+    wide, high = size_px
+    factor = min(most_px[0] / wide, most_px[1] / high)
+    return max(1, round(wide * factor)), max(1, round(high * factor))
 
 
-def is_missing(text: str) -> bool:
-    """Return whether the typeface lacks a character of a text."""
-    nothing = _drawn(_NO_CHARACTER)
-    return any(_drawn(character) == nothing for character in set(text) if not character.isspace())
+def _write_sum(
+    canvas: Canvas,
+    scores: Sequence[float],
+    count: int,
+    what: str,
+    pair: ExplainedPair,
+    above: float,
+) -> None:
+    adds = f"1 {what} adds" if count == 1 else f"{count} {what}s add"
+    total = f"{adds} up to {number(sum(scores))}  =  alignment score {number(pair.align)}"
+    canvas.write(total, _SUM_PX, above)
 
 
-def _drawn(character: str) -> bytes:
-    picture = Image.new("1", (48, 48))
-    ImageDraw.Draw(picture).text((16, 16), character, fill=1, font=font(16))
-    return picture.tobytes()
+def _draw_photo(
+    canvas: Canvas, photo: ShownPhoto, frame: tuple[int, int, int, int], regions: Iterable[Region]
+) -> None:
+    """Draw a photo, or a panel in its place, with the boxes and labels of its regions."""
+    if photo.picture is not None:
+        canvas.photo(frame, photo.picture)
+    else:
+        canvas.box(frame, PANEL, GRID)
+        for box in photo.all_boxes:
+            canvas.box(placed(box, frame), None, GRID)
+    boxed = [
+        (region, _inset(placed(region.box, frame))) for region in regions if region.box is not None
+    ]
+    # Large boxes first, so that a region inside another one is never hidden.
+    boxed.sort(key=lambda each: -(each[1][2] - each[1][0]) * (each[1][3] - each[1][1]))
+    for region, box in boxed:
+        canvas.box(grown(box, _HALO_PX), None, WHITE, LINE_PX + 2 * _HALO_PX)
+        canvas.box(box, None, region.colour, LINE_PX)
+    # Small boxes have the fewest places for a label, so their labels are placed first.
+    taken: list[PixelBox] = []
+    for region, box in reversed(boxed):
+        label = _label(region, box[2] - box[0])
+        spot = _free_spot(box, width_px(label, LABEL_PX) + 2 * _LABEL_INSIDE_PX, taken)
+        taken.append(spot)
+        canvas.box(spot, region.colour)
+        x, baseline = spot[0] + _LABEL_INSIDE_PX, spot[1] + _LABEL_HEIGHT_PX - 9
+        canvas.text(x, baseline, label, LABEL_PX, ink_on(region.colour))
 
 
-def draw_page(page: Page, *photos: Image.Image | None) -> Image.Image:
-    """Render a page; photos are upright RGB, and None only where the page has no place for one."""
-    picture = Image.new("RGB", (page.width_px, page.height_px), WHITE)
-    pen = ImageDraw.Draw(picture)
-    for mark in page.marks:
-        match mark:
-            case Text(x, baseline, text, size_px, colour):
-                pen.text((x, baseline), text, fill=colour, font=font(size_px), anchor="ls")
-            case Rectangle():
-                _draw_rectangle(pen, mark)
-            case Photo(box, place):
-                photo = photos[place]
-                assert photo is not None  # the page has a place for it
-                left, top, right, bottom = (round(edge) for edge in box)
-                size = right - left, bottom - top
-                picture.paste(photo.resize(size, Image.Resampling.LANCZOS), (left, top))
-    return picture
+def _label(region: Region, width: float) -> str:
+    tokens = ", ".join(dict.fromkeys(printable(token).strip() for token in region.tokens))
+    room = width - 2 * _LABEL_INSIDE_PX
+    written = shortened(f"{region.letter}  {tokens}".rstrip(), LABEL_PX, room)
+    return written if len(written) > len(region.letter) + 1 else region.letter
 
 
-def _draw_rectangle(pen: ImageDraw.ImageDraw, mark: Rectangle) -> None:
-    left, top, right, bottom = mark.box
-    # Pillow includes the last pixel; regions of extremely narrow photos are thinner than a pixel.
-    right, bottom = max(left, right - 1), max(top, bottom - 1)
-    outline = None if mark.dashed else mark.outline
-    pen.rectangle((left, top, right, bottom), mark.fill, outline, mark.width_px)
-    if not mark.dashed:
-        return
-    inner, step = mark.width_px - 1, _DASH_PX + _GAP_PX
-    for x in range(round(left), round(right), step):
-        end = min(x + _DASH_PX, right)
-        pen.rectangle((x, top, end, top + inner), mark.outline)
-        pen.rectangle((x, bottom - inner, end, bottom), mark.outline)
-    for y in range(round(top), round(bottom), step):
-        end = min(y + _DASH_PX, bottom)
-        pen.rectangle((left, y, left + inner, end), mark.outline)
-        pen.rectangle((right - inner, y, right, end), mark.outline)
+def _free_spot(box: PixelBox, width: float, taken: Sequence[PixelBox]) -> PixelBox:
+    """Return the place of a label: a corner of its box that no other label overlaps."""
+    left, top, right, bottom = box
+    spots = [
+        (x, y, x + width, y + _LABEL_HEIGHT_PX)
+        for y in (top, bottom - _LABEL_HEIGHT_PX)
+        for x in (left, right - width)
+    ]
+    return next((spot for spot in spots if not any(_overlap(spot, o) for o in taken)), spots[0])
+
+
+def _overlap(one: PixelBox, other: PixelBox) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def placed(box: Box, frame: PixelBox) -> PixelBox:
+    """Return a box in fractions of a photo as whole pixels of the page."""
+    left, top, right, bottom = frame
+    x0, x1 = (round(left + x * (right - left)) for x in box[::2])
+    y0, y1 = (round(top + y * (bottom - top)) for y in box[1::2])
+    return x0, y0, x1, y1
+
+
+def _inset(box: PixelBox) -> PixelBox:
+    """Shrink a box unless it is too small."""
+    small = min(box[2] - box[0], box[3] - box[1]) < 6 * _INSET_PX
+    return box if small else grown(box, -_INSET_PX)
+
+
+def grown(box: PixelBox, by: float) -> PixelBox:
+    """Move each edge of a box outwards."""
+    left, top, right, bottom = box
+    return left - by, top - by, right + by, bottom + by

@@ -24,14 +24,13 @@ from aladin_network.errors import ImageError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.memory import DecodingMemory
-from aladin_service.evidence.drawing import draw_page
-from aladin_service.evidence.layout import (
+from aladin_service.evidence.drawing import (
     PHOTO_PX,
     SIDE_PX,
     ShownPhoto,
+    draw_text_and_photo,
+    draw_two_photos,
     fitted,
-    lay_out,
-    lay_out_photos,
 )
 from aladin_service.evidence.pairs import Pair
 from aladin_service.evidence.png import ExplainedPair, write_png
@@ -69,9 +68,8 @@ def draw_pair(
             if is_text:
                 count, own = len(pair.collection.tokens(pair.item.row)), pair.item.region_boxes
             boxes = region_boxes(searcher.index.checkpoint.model, count, size_px, own)
-        shown_px = size_px if photo is None else photo.size
-        page = lay_out(explained, shown_px, boxes, has_photo=photo is not None)
-        drawing = draw_page(page, photo)
+        shown = _shown(explained.photo_id, size_px, photo)
+        drawing = draw_text_and_photo(explained, shown._replace(all_boxes=boxes))
     return write_png(drawing, [explained])
 
 
@@ -158,17 +156,17 @@ def _draw_photos(
     )
     # One after the other: the memory of two at once might never become free.
     pictures = [_small(photo, memory) for photo in (pair.query_photo, pair.item_photo)]
-    query_name = "uploaded photo" if query_id is None else f"photo {query_id}"
-    asked = _shown(query_name, encoded.size_px, encoded.box, pictures[0])
-    hit = _shown(f"photo {pair.item.id}", pair.item.size_px, part.found, pictures[1])
-    hit = hit._replace(all_boxes=part.boxes)
-    return write_png(draw_page(lay_out_photos(explained, asked, hit), *pictures), [explained])
+    asked = _shown(query_id, encoded.size_px, pictures[0])._replace(box=encoded.box)
+    hit = _shown(pair.item.id, pair.item.size_px, pictures[1])
+    hit = hit._replace(box=part.found, all_boxes=part.boxes)
+    return write_png(draw_two_photos(explained, asked, hit), [explained])
 
 
 def _shown(
-    name: str, size_px: tuple[int, int] | None, box: Box | None, picture: Image.Image | None
+    photo_id: str | None, size_px: tuple[int, int] | None, picture: Image.Image | None
 ) -> ShownPhoto:
-    return ShownPhoto(name, size_px if picture is None else picture.size, box, picture is not None)
+    name = "uploaded photo" if photo_id is None else f"photo {photo_id}"
+    return ShownPhoto(name, size_px if picture is None else picture.size, picture)
 
 
 def _small(photo: PhotoFile | bytes | None, memory: DecodingMemory) -> Image.Image | None:

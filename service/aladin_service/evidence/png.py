@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from aladin_index.search.results import Box, Evidence, RegionEvidence
 from aladin_network.errors import InputError
-from aladin_service.evidence.drawing import WHITE
+from aladin_service.evidence.canvas import WHITE
 
 # Keyword of the text chunk (tEXt) with the JSON data.
 KEYWORD = "aladin-evidence"

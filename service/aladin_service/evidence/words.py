@@ -1,23 +1,20 @@
-"""The words of a text with their regions, laid out as boxes with their scores."""
+"""The words of a text with their regions, drawn as boxes with their scores."""
 
 from __future__ import annotations
 
 import string
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from aladin_index.search.results import Box, Evidence
-from aladin_index.search.whole_words import join_evidence
-from aladin_service.evidence.drawing import (
+from aladin_service.evidence.canvas import (
     AGAINST,
-    FAINT_INK,
     INK,
+    MARGIN_PX,
+    Canvas,
     Colour,
-    Mark,
-    Rectangle,
-    Text,
     colour_of,
     ink_on,
     printable,
@@ -55,42 +52,14 @@ class Region(NamedTuple):
     tokens: tuple[str, ...] = ()
 
 
-class Piece(NamedTuple):
-    """A piece of the text; all pieces together are the text or its beginning.
-
-    Attributes:
-        text: Text of the piece, possibly white space.
-        word: Evidence of the word, with the sums over its tokens, or None for a piece without.
-        region: Region that it matched.
-        strength: Absolute share relative to the largest of the text, from 0 to 1.
-    """
-
-    text: str
-    word: Evidence | None = None
-    region: Region | None = None
-    strength: float = 0.0
-
-
-def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], list[Region]]:
-    """Split a text into pieces, and return its regions in the order of their first word."""
-    words = join_evidence(text, evidence)
+def regions_of(words: Sequence[Evidence]) -> dict[int, Region]:
+    """Return the regions of some words by number, in the order of their first word."""
     regions: dict[int, Region] = {}
     for word in words:
         new = Region(word.region, letter(len(regions)), colour_of(len(regions)), word.box)
         known = regions.get(word.region, new)
         regions[word.region] = known._replace(box=word.box, tokens=(*known.tokens, word.token))
-    largest = max((abs(word.share) for word in words), default=0.0) or 1.0
-    pieces: list[Piece] = []
-    end = 0
-    for word in words:
-        if word.start > end:
-            pieces.append(Piece(_cut(text[end : word.start])))
-        strength = abs(word.share) / largest
-        pieces.append(Piece(word.token, word, regions[word.region], strength))
-        end = word.end
-    if end < len(text):
-        pieces.append(Piece(_cut(text[end:])))
-    return pieces, list(regions.values())
+    return regions
 
 
 def letter(place: int) -> str:
@@ -104,67 +73,77 @@ def number(value: float) -> str:
     return f"{value:z.4f}"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_PLAIN_CHARS else text[:MAX_PLAIN_CHARS] + " …"
-
-
 class _Chip(NamedTuple):
     """A piece of the text that is not broken across lines.
 
     Attributes:
-        lines: Word, score, and letter with share; only the text for a piece without evidence.
+        lines: Word, score, and letter with share; only the text where there is no evidence.
         width_px: Width of its box.
-        piece: Piece of the text that it shows.
         gap_px: Distance from the one before.
+        fill: Colour of its box, or None for a piece without evidence.
+        outline: Colour of the outline.
+        dashed: Whether the word contradicts the photo.
     """
 
     lines: tuple[str, ...]
     width_px: float
-    piece: Piece
     gap_px: int
+    fill: Colour | None = None
+    outline: Colour = INK
+    dashed: bool = False
 
 
-def flow_text(
-    pieces: Sequence[Piece], left: float, top: float, width: float
-) -> tuple[list[Mark], float]:
-    """Break a text into lines below `top`; returns the marks and the bottom of the last line."""
-    chips = list(_chips(pieces, width))
+def draw_words(
+    canvas: Canvas, text: str, words: Sequence[Evidence], regions: Mapping[int, Region]
+) -> None:
+    """Break a text into lines below what the canvas has; words are whole words of the text."""
+    chips = _chips(text, words, regions, canvas.width)
     directions, of_text = are_right_to_left([chip.lines[0] for chip in chips])
-    marks: list[Mark] = []
-    y = top
-    for line in _lines(chips, width):
+    for line in _lines(chips, canvas.width):
         order = [line[place] for place in visual_order([directions[n] for n in line], of_text)]
         # A gap belongs to the later word of each pair, on whichever side it is drawn.
         gaps = [0, *(chips[max(pair)].gap_px for pair in pairwise(order))]
         used = sum(gaps) + sum(chips[place].width_px for place in order)
-        x = left + width - used if of_text else left
-        starts: dict[int, float] = {}
+        x = MARGIN_PX + canvas.width - used if of_text else float(MARGIN_PX)
         for place, gap in zip(order, gaps, strict=True):
-            starts[place] = x + gap
+            _draw_chip(canvas, chips[place], x + gap)
             x += gap + chips[place].width_px
-        for place in line:
-            marks += _chip_marks(chips[place], starts[place], y)
-        y += _HEIGHT_PX + _LINES_APART_PX
-    return marks, y - _LINES_APART_PX if chips else top
+        canvas.y += _HEIGHT_PX + _LINES_APART_PX
+    if chips:
+        canvas.y -= _LINES_APART_PX
 
 
-def _chips(pieces: Sequence[Piece], width: float) -> Iterator[_Chip]:
-    is_parted = False
-    for piece in pieces:
-        text = printable(piece.text)
-        is_parted = is_parted or text[:1].isspace()
-        if piece.region is not None and piece.word is not None:
-            share = f"{piece.region.letter}  {100 * piece.word.share:z.1f} %"
-            shown = shortened(text.strip(), WORD_PX, width - 2 * _INSIDE_PX)
-            lines = (shown, number(piece.word.score), share)
-            widest = max(map(width_px, lines, _SIZES_PX))
-            yield _Chip(lines, widest + 2 * _INSIDE_PX, piece, _BETWEEN_PX * is_parted)
-            is_parted = False
-        for part in text.split() if piece.region is None else ():
+def _chips(
+    text: str, words: Sequence[Evidence], regions: Mapping[int, Region], width: float
+) -> list[_Chip]:
+    largest = max((abs(word.share) for word in words), default=0.0) or 1.0
+    chips: list[_Chip] = []
+    is_parted, end = False, 0
+    for word in (*words, None):
+        plain = text[end : len(text) if word is None else word.start]
+        if len(plain) > MAX_PLAIN_CHARS:
+            plain = plain[:MAX_PLAIN_CHARS] + " …"
+        plain = printable(plain)
+        is_parted = is_parted or plain[:1].isspace()
+        for part in plain.split():
             shown = shortened(part, WORD_PX, width)
-            yield _Chip((shown,), width_px(shown, WORD_PX), piece, _BETWEEN_PX * is_parted)
+            gap_px = _BETWEEN_PX * is_parted
+            chips.append(_Chip((shown,), width_px(shown, WORD_PX), gap_px))
             is_parted = True
-        is_parted = text[-1:].isspace() if text else is_parted
+        is_parted = plain[-1:].isspace() if plain else is_parted
+        if word is None:
+            break
+        region, token, end = regions[word.region], printable(word.token), word.end
+        shown = shortened(token.strip(), WORD_PX, width - 2 * _INSIDE_PX)
+        lines = shown, number(word.score), f"{region.letter}  {100 * word.share:z.1f} %"
+        wide = max(map(width_px, lines, _SIZES_PX)) + 2 * _INSIDE_PX
+        gap_px = _BETWEEN_PX * (is_parted or token[:1].isspace())
+        is_against = word.share < 0
+        fill = tint(AGAINST if is_against else region.colour, abs(word.share) / largest)
+        outline = INK if is_against else region.colour
+        chips.append(_Chip(lines, wide, gap_px, fill, outline, is_against))
+        is_parted = token[-1:].isspace()
+    return chips
 
 
 def _lines(chips: Sequence[_Chip], width: float) -> list[list[int]]:
@@ -188,20 +167,15 @@ def _lines(chips: Sequence[_Chip], width: float) -> list[list[int]]:
     return lines
 
 
-def _chip_marks(chip: _Chip, x: float, y: float) -> list[Mark]:
-    piece = chip.piece
-    if piece.region is None or piece.word is None:
-        return [Text(x, y + _BASELINES[0], chip.lines[0], WORD_PX, FAINT_INK)]
-    is_against = piece.word.share < 0
-    background = tint(AGAINST if is_against else piece.region.colour, piece.strength)
-    outline = INK if is_against else piece.region.colour
-    box = (x, y, x + chip.width_px, y + _HEIGHT_PX)
-    marks: list[Mark] = [Rectangle(box, background, outline, 2, dashed=is_against)]
+def _draw_chip(canvas: Canvas, chip: _Chip, x: float) -> None:
+    if chip.fill is None:
+        canvas.text(x, canvas.y + _BASELINES[0], chip.lines[0], WORD_PX)
+        return
+    box = (x, canvas.y, x + chip.width_px, canvas.y + _HEIGHT_PX)
+    canvas.box(box, chip.fill, chip.outline, 2, dashed=chip.dashed)
     for text, at, size in zip(chip.lines, _BASELINES, _SIZES_PX, strict=True):
-        if text:
-            middle = x + (chip.width_px - width_px(text, size)) / 2
-            marks.append(Text(middle, y + at, text, size, ink_on(background)))
-    return marks
+        middle = x + (chip.width_px - width_px(text, size)) / 2
+        canvas.text(middle, canvas.y + at, text, size, ink_on(chip.fill))
 
 
 def are_right_to_left(words: Sequence[str]) -> tuple[list[bool], bool]:
@@ -209,9 +183,6 @@ def are_right_to_left(words: Sequence[str]) -> tuple[list[bool], bool]:
 
     A word without letters has the direction of the word before it, and a text that of its first
     letter, as in the Unicode bidirectional algorithm (UAX 9) applied to whole words.
-
-    >>> are_right_to_left(["a", "1", "dog"])
-    ([False, False, False], False)
     """
     found = [_direction(word) for word in words]
     of_text = next((each for each in found if each is not None), False)
@@ -223,11 +194,7 @@ def are_right_to_left(words: Sequence[str]) -> tuple[list[bool], bool]:
 
 
 def visual_order(right_to_left: Sequence[bool], of_text: bool) -> list[int]:
-    """Return the indices of a line's words in visual order, from left to right.
-
-    >>> visual_order([False, True, True, False], of_text=False)
-    [0, 2, 1, 3]
-    """
+    """Return the indices of a line's words in visual order, from left to right."""
     runs: list[list[int]] = []
     for reverse, run in groupby(range(len(right_to_left)), key=right_to_left.__getitem__):
         places = list(run)

@@ -28,10 +28,10 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.work.crashing_generations import CrashingGenerations
 from aladin_service.work.health import EngineStatus, LiveState, WorkersHealth
 from aladin_service.work.process_start import TRIAL_S, end_process, start_trial
-from aladin_service.work.queues import Queues, Taken
+from aladin_service.work.queues import Taken
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.worker_link import WorkerLink
-from aladin_service.work.workers import WorkerSlot
+from aladin_service.work.workers import Queues, WorkerSlot
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from queue import SimpleQueue
@@ -18,9 +18,10 @@ from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownEr
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, EncodedDocument, EncodeJob, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
+from aladin_service.work.admission import QueryQueue
 from aladin_service.work.health import WorkersHealth
-from aladin_service.work.queues import Queues, Taken
-from aladin_service.work.worker import Job, Worker
+from aladin_service.work.queues import JobQueue, Taken
+from aladin_service.work.worker import JOB_QUEUES, Job, JobQueueName, Worker
 
 T = TypeVar("T")
 
@@ -70,6 +71,44 @@ class Workers(Protocol):
     def health(self) -> WorkersHealth:
         """Return the state of the workers."""
         ...
+
+
+class Queues:
+    """All queues of a service, in which the requests wait, and what its workers take from them."""
+
+    def __init__(self, settings: ServiceSettings, metrics: Metrics) -> None:
+        self.queries = QueryQueue(settings, metrics)
+        self.jobs: Mapping[JobQueueName, JobQueue] = {
+            name: JobQueue(name, min(settings.max_waiting, facts.most_waiting))
+            for name, facts in JOB_QUEUES.items()
+        }
+        self._query_threads = settings.query_threads
+
+    async def call(self, job: Job[T]) -> T:
+        """Wait for a job's result in its queue."""
+        return await self.jobs[job.queue].answer(job)
+
+    def takes(self) -> dict[str, Callable[[], Awaitable[Taken[Any] | None]]]:
+        """Return by name what each thread of a worker waits for its work in."""
+        threads: dict[str, Callable[[], Awaitable[Taken[Any] | None]]] = {
+            f"query-{number}": self.queries.next_batch for number in range(self._query_threads)
+        }
+        for name, facts in JOB_QUEUES.items():
+            for number in range(facts.threads):
+                threads[f"{name}-{number}"] = self.jobs[name].next_job
+        return threads
+
+    def set_worker_missing(self, missing: bool) -> None:
+        """Refuse everything, including what waits, while there is no worker."""
+        for queue in (self.queries, *self.jobs.values()):
+            queue.set_worker_missing(missing)
+
+    def close(self) -> None:
+        """Accept nothing more, and fail the jobs that wait; queries that wait are still taken."""
+        self.queries.close()
+        for queue in self.jobs.values():
+            queue.close()
+            queue.fail_waiting(ShuttingDownError())
 
 
 class WorkerSlot:

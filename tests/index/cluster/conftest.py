@@ -6,6 +6,7 @@ Only what the pool uses of Ray is there, with Ray's own errors and meaning.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +38,6 @@ class FakeMethod:
         self._ray, self._actor, self._name = ray, actor, name
 
     def remote(self, *arguments: Any) -> int:
-        """Submit a task; its number is its reference."""
         self._ray.tasks.append((self._actor, self._name, arguments))
         return len(self._ray.tasks) - 1
 
@@ -49,27 +49,17 @@ class FakeFunction:
         self._ray, self._name, self._node = ray, name, node
 
     def options(self, *, num_cpus: int, scheduling_strategy: Any) -> FakeFunction:
-        """Choose the node; it needs no room there."""
         assert num_cpus == 0
         assert not scheduling_strategy.soft
         return FakeFunction(self._ray, self._name, scheduling_strategy.node_id)
 
     def remote(self, argument: Any) -> int:
-        """Run it."""
         self._ray.on_nodes.append((self._node, self._name, argument))
         return _DONE
 
 
 class FakeRay:
-    """The cluster.
-
-    Attributes:
-        node_cpus: cores of each node; a worker that fits on none never starts.
-        fate: see above; none by default.
-        killed: numbers of the workers that were given back.
-        on_nodes: functions that were run on a node: its id, the name, the argument.
-        encoded_by: number of the worker of each task that encoded, in their order.
-    """
+    """The cluster. `fate` decides of each task; what it did is noted."""
 
     exceptions = exceptions
 
@@ -86,7 +76,6 @@ class FakeRay:
         self._turn = 0
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Return the nodes, and one that is dead."""
         alive = [
             {"Alive": True, "NodeID": f"{number:056x}", "Resources": {"CPU": float(cpus)}}
             for number, cpus in enumerate(self.node_cpus)
@@ -94,15 +83,12 @@ class FakeRay:
         return [*alive, {"Alive": False, "NodeID": "dead", "Resources": {"CPU": 99.0}}]
 
     def cluster_resources(self) -> dict[str, float]:
-        """Return the sum of the nodes."""
         return {"CPU": float(sum(self.node_cpus))}
 
     def put(self, value: Any) -> Any:
-        """Return the value itself as its reference."""
         return value
 
     def kill(self, actor: FakeActor) -> None:
-        """Remember that a worker was given back."""
         self.killed.append(actor.number)
 
     def wait(
@@ -142,7 +128,6 @@ class FakeRay:
         return self
 
     def options(self, **asked: Any) -> Any:
-        """Remember what each worker takes."""
         self.asked = asked
         ray = self
 
@@ -169,5 +154,10 @@ def fake_ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 
 @pytest.fixture
 def make_task_error() -> Callable[[Exception], Exception]:
-    """`task_error`."""
     return task_error
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

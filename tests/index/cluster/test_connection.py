@@ -1,9 +1,11 @@
 import socket
 import sys
 import time
+from typing import Any
 
 import pytest
 
+from aladin_index.cluster.pool import WorkerSettings
 from aladin_index.cluster.ray_encoding import connected
 from aladin_network.errors import ClusterError, ConfigError
 
@@ -25,31 +27,41 @@ def test_an_address_where_nobody_listens_is_refused_at_once(scheme: str) -> None
     assert time.monotonic() - began_s < 10  # Ray itself tries for minutes
 
 
-@pytest.mark.parametrize("address", ["", "somewhere", "http://127.0.0.1:6379", "host:port"])
-def test_an_invalid_address_is_refused(address: str) -> None:
-    with (
-        pytest.raises(ConfigError, match=f"'{address}': expected HOST:PORT, ray://HOST:PORT, auto"),
-        connected(address),
-    ):
+def no_node(**_: object) -> None:
+    raise ConnectionError("Could not find any running Ray instance.")
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "says"),
+    [
+        *[
+            (address, ConfigError, f"'{address}': expected HOST:PORT, ray://HOST:PORT, auto")
+            for address in ("", "somewhere", "http://127.0.0.1:6379", "host:port")
+        ],
+        ("auto", ClusterError, "at auto cannot be used: this machine is no node"),
+        ("without ray", ConfigError, r"pip install 'aladin-search\[ray\]'"),
+    ],
+)
+def test_what_is_no_cluster_is_refused(
+    address: str, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray.init", no_node)
+    if address == "without ray":
+        monkeypatch.setitem(sys.modules, "ray", None)
+        address = "auto"
+    with pytest.raises(error, match=says), connected(address):
         pass
 
 
-def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with (
-        pytest.raises(ConfigError, match=r"pip install 'aladin-search\[ray\]'"),
-        connected("auto"),
-    ):
-        pass
-
-
-def test_a_machine_that_is_no_node_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def init(**_: object) -> None:
-        raise ConnectionError("Could not find any running Ray instance.")
-
-    monkeypatch.setattr("ray.init", init)
-    with (
-        pytest.raises(ClusterError, match="at auto cannot be used: this machine is no node"),
-        connected("auto"),
-    ):
-        pass
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cpus": 0}, "cpus: expected at least 1, got 0"),
+        ({"gpus": -1}, "gpus: expected at least 0, got -1"),
+        ({"workers": 0}, "workers: expected at least 1, got 0"),
+        ({"start_timeout_s": 0.0}, "start_timeout_s: expected more than 0, got 0"),
+    ],
+)
+def test_impossible_settings_of_workers_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        WorkerSettings(**change)

@@ -76,20 +76,25 @@ def test_each_shard_is_encoded_once_and_all_workers_take_part(
 
 
 @pytest.mark.parametrize("error", [ActorDiedError(), ObjectLostError("f" * 40, None, "")])
+@pytest.mark.parametrize(("left", "by"), [([1, 1], {0, 2}), ([1], {0})])
 def test_the_shards_of_a_lost_worker_go_to_others(
-    fake_ray: Any, make_pool: MakePool, error: Exception
+    fake_ray: Any, make_pool: MakePool, error: Exception, left: list[int], by: set[int]
 ) -> None:
     def fate(worker: int, method: str, _: Any) -> Exception | None:
-        return error if worker == 1 and method == "encode" else None
+        if worker != 1 or method != "encode":
+            return None
+        fake_ray.node_cpus = left
+        return error
 
     fake_ray.fate = fate
     pool = make_pool()
     assert run(pool) == EXPECTED
-    assert set(fake_ray.encoded_by) == {0, 2}  # another one took the place of the lost
-    assert fake_ray.killed == [1]  # should it live, it has to give its cores back
-    assert pool.notes() == {"workers": 2.0, "lost": 1.0}
-    pool.close()
-    assert fake_ray.on_nodes == TIDIED_UP
+    assert set(fake_ray.encoded_by) == by  # another one took the place of the lost, if it has room
+    if left == [1, 1]:
+        assert fake_ray.killed == [1]  # should it live, it has to give its cores back
+        assert pool.notes() == {"workers": 2.0, "lost": 1.0}
+        pool.close()
+        assert fake_ray.on_nodes == TIDIED_UP
 
 
 def test_a_build_that_is_cut_short_leaves_nothing_on_the_nodes(
@@ -100,18 +105,6 @@ def test_a_build_that_is_cut_short_leaves_nothing_on_the_nodes(
     pool.close()
     assert sorted(fake_ray.killed) == [0, 1]
     assert fake_ray.on_nodes == TIDIED_UP
-
-
-def test_a_lost_node_takes_its_place_with_it(fake_ray: Any, make_pool: MakePool) -> None:
-    def fate(worker: int, method: str, _: Any) -> Exception | None:
-        if worker == 1 and method == "encode":
-            fake_ray.node_cpus = [1]
-            return ActorDiedError()
-        return None
-
-    fake_ray.fate = fate
-    assert run(make_pool()) == EXPECTED
-    assert set(fake_ray.encoded_by) == {0}
 
 
 def test_a_task_that_fails_is_tried_again(
@@ -173,20 +166,10 @@ def test_workers_that_do_not_start_end_the_build(
             run(pool)
     # Some that do not are no harm, and neither is any number of nodes that are lost meanwhile.
     for error, failing in ((missing, ATTEMPTS - 1), (ActorDiedError(), 3 * ATTEMPTS)):
-        starts: Counter[str] = Counter()
-
-        def fate(
-            _: int,
-            method: str,
-            __: Any,
-            error: Exception = error,
-            failing: int = failing,
-            starts: Counter[str] = starts,
-        ) -> Exception | None:
-            starts[method] += 1
-            return error if method == "start" and starts[method] <= failing else None
-
-        fake_ray.fate = fate
+        errors = iter([error] * failing)
+        fake_ray.fate = lambda _, method, __, errors=errors: (
+            next(errors, None) if method == "start" else None
+        )
         with closing(make_pool()) as pool:
             assert run(pool) == EXPECTED
 

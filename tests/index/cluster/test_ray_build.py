@@ -21,6 +21,7 @@ from aladin_index.format.layout import BUILD
 from aladin_index.settings import BuildSettings
 from aladin_network.types import NullProgress
 from benchmarks.lib.ray_nodes import RayNodes
+from tests.index.cluster.conftest import content
 
 pytestmark = pytest.mark.cluster
 
@@ -45,15 +46,6 @@ class Watch(NullProgress):
             at_work()
         else:
             time.sleep(1)  # one worker may be up long before the other
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 @pytest.fixture(scope="module")

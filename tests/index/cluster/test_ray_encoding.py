@@ -17,6 +17,7 @@ from aladin_index.format.layout import BUILD, published_generations
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ClusterError, InputError
 from aladin_network.types import NullProgress
+from tests.index.cluster.conftest import content
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=2, ann="exact")
 
@@ -36,15 +37,6 @@ class Recorder(NullProgress):
 
     def note(self, **numbers: float | str) -> None:
         self.notes |= numbers
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 Build = Callable[..., BuildReport]

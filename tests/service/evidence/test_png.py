@@ -2,19 +2,17 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
 
 import pytest
 from PIL import Image, PngImagePlugin
 
 from aladin_network.errors import InputError
-from aladin_service.evidence.png import ExplainedPair, read_evidence, stack_pngs, write_png
+from aladin_service.evidence.png import read_evidence, stack_pngs, write_png
+from tests.service.evidence.conftest import made_pair
 
-MakePair = Callable[..., ExplainedPair]
 
-
-def test_the_numbers_come_back_with_all_of_their_digits(make_pair: MakePair) -> None:
-    pair = make_pair("ein rötes 狗\n<x>", [4, 1, 2], [1 / 3, -math.pi / 10, 1e-9])
+def test_the_numbers_come_back_with_all_of_their_digits() -> None:
+    pair = made_pair("ein rötes 狗\n<x>", [4, 1, 2], [1 / 3, -math.pi / 10, 1e-9])
     png = write_png(Image.new("RGB", (30, 20), "red"), [pair])
     assert read_evidence(png) == [pair]
     assert Image.open(io.BytesIO(png)).getpixel((29, 19)) == (255, 0, 0)
@@ -23,8 +21,8 @@ def test_the_numbers_come_back_with_all_of_their_digits(make_pair: MakePair) -> 
     assert png.index(b"tEXt") < png.index(b"IDAT")
 
 
-def test_drawings_are_put_below_one_another(make_pair: MakePair) -> None:
-    pairs = [make_pair(text, [0], [0.5]) for text in ("red", "blue")]
+def test_drawings_are_put_below_one_another() -> None:
+    pairs = [made_pair(text, [0], [0.5]) for text in ("red", "blue")]
     sizes = {"red": (40, 20), "blue": (20, 30)}
     pngs = [write_png(Image.new("RGB", sizes[pair.text], pair.text), [pair]) for pair in pairs]
     stacked = stack_pngs(pngs)

@@ -146,27 +146,87 @@ def one_pass(index: Path, *folders: Path, allow_missing: bool = False) -> SyncRe
     return FolderSync(index, settings).run()
 
 
-def test_a_pass_makes_the_index_hold_the_photos_of_the_folder(
-    index: Path, photos: Path, same_as_built: Callable[[], bool]
-) -> None:
-    first = one_pass(index, photos)
-    assert (first.unchanged, first.encoded, first.has_changes) == (6, 0, False)
+def facts(report: SyncReport) -> dict[str, Any]:
+    """What a report says, without what is empty or nought."""
+    ids = {name: sorted(getattr(report, name)) for name in ("added", "changed", "moved", "deleted")}
+    skipped = [item_id for item_id, _ in report.skipped]
+    counts = {name: getattr(report, name) for name in ("unchanged", "encoded", "remaining")}
+    found: dict[str, Any] = {**ids, "skipped": skipped, **counts, "waiting": report.waiting}
+    return {name: each for name, each in found.items() if each}
 
+
+def edit_much(photos: Path) -> None:
     paint(photos / "new" / "g.png", 10)
     paint(photos / "a.png", 11)
     os.utime(photos / "b.png", ns=(1, 1))  # touched
     (photos / "c.png").unlink()
     (photos / "d.png").rename(photos / "new" / "h.png")
     (photos / "old").rename(photos / "older")
-    report = one_pass(index, photos)
-    assert report.added == ["new/g.png"]
-    assert report.changed == ["a.png"]
-    assert sorted(report.moved) == ["new/h.png", "older/e.png", "older/f.png"]
-    assert report.deleted == ["c.png"]
-    assert (report.unchanged, report.encoded, report.skipped) == (1, 2, [])
+
+
+def swap_and_copy(photos: Path) -> None:
+    (photos / "a.png").rename(photos / "x.png")
+    (photos / "b.png").rename(photos / "a.png")
+    (photos / "x.png").rename(photos / "b.png")
+    os.utime(photos / "a.png", ns=(2, 2))  # both were written within one tick of the clock
+    os.utime(photos / "b.png", ns=(3, 3))
+    shutil.copy2(photos / "c.png", photos / "copy.png")
+
+
+def describe(photos: Path) -> None:
+    (photos / "a.txt").write_text("a red dog\n", encoding="utf-8")
+    (photos / "b.json").write_text('{"year": 2020}', encoding="utf-8")
+
+
+def damage(photos: Path) -> None:
+    (photos / "a.png").write_bytes(b"not a photo")
+    (photos / "z.png").write_bytes(b"nor this")
+
+
+def move_all(photos: Path) -> None:
+    for path in sorted(photos.iterdir()):
+        (photos / "deep").mkdir(exist_ok=True)
+        path.rename(photos / "deep" / path.name)
+
+
+DEEP = [f"deep/{name}" for name in ("a.png", "b.png", "c.png", "d.png", "old/e.png", "old/f.png")]
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (lambda _: None, {"unchanged": 6}),
+        (
+            edit_much,
+            {
+                "added": ["new/g.png"],
+                "changed": ["a.png"],
+                "moved": ["new/h.png", "older/e.png", "older/f.png"],
+                "deleted": ["c.png"],
+                "unchanged": 1,
+                "encoded": 2,
+            },
+        ),
+        (swap_and_copy, {"changed": ["a.png", "b.png"], "added": ["copy.png"], "unchanged": 4}),
+        (describe, {"changed": ["a.png", "b.png"], "unchanged": 4}),
+        (damage, {"deleted": ["a.png"], "skipped": ["a.png", "z.png"], "unchanged": 5}),
+        (move_all, {"moved": DEEP}),
+    ],
+    ids=["nothing", "much", "places", "captions and metadata", "damage", "all are moved"],
+)
+def test_a_pass_makes_the_index_hold_the_photos_of_the_folder(
+    index: Path,
+    photos: Path,
+    same_as_built: Callable[[], bool],
+    edit: Callable[[Path], None],
+    expected: dict[str, Any],
+) -> None:
+    one_pass(index, photos)
+    edit(photos)
+    assert facts(one_pass(index, photos)) == expected
     assert same_as_built()
     again = one_pass(index, photos)
-    assert (again.unchanged, again.encoded, again.has_changes) == (6, 0, False)
+    assert (again.encoded, again.has_changes) == (0, False)
 
 
 def test_a_pass_over_a_corrected_index_stores_the_biases_of_a_build(
@@ -188,22 +248,6 @@ def test_a_pass_over_a_corrected_index_stores_the_biases_of_a_build(
     assert_stored_alike(index, tmp_path / "fresh")
 
 
-def test_photos_that_change_places_keep_their_encodings(
-    index: Path, photos: Path, same_as_built: Callable[[], bool]
-) -> None:
-    one_pass(index, photos)
-    (photos / "a.png").rename(photos / "x.png")
-    (photos / "b.png").rename(photos / "a.png")
-    (photos / "x.png").rename(photos / "b.png")
-    os.utime(photos / "a.png", ns=(2, 2))  # both were written within one tick of the clock
-    os.utime(photos / "b.png", ns=(3, 3))
-    shutil.copy2(photos / "c.png", photos / "copy.png")
-    report = one_pass(index, photos)
-    assert (sorted(report.changed), report.added) == (["a.png", "b.png"], ["copy.png"])
-    assert (report.encoded, report.unchanged) == (0, 4)
-    assert same_as_built()
-
-
 def test_a_photo_that_comes_back_is_not_encoded_again(
     index: Path, photos: Path, same_as_built: Callable[[], bool]
 ) -> None:
@@ -211,22 +255,9 @@ def test_a_photo_that_comes_back_is_not_encoded_again(
     (photos / "old").rename(photos.parent / "elsewhere")
     assert sorted(one_pass(index, photos).deleted) == ["old/e.png", "old/f.png"]
     (photos.parent / "elsewhere").rename(photos / "old")
-    report = one_pass(index, photos)
-    assert (sorted(report.added), report.encoded) == (["old/e.png", "old/f.png"], 0)
+    expected = {"added": ["old/e.png", "old/f.png"], "unchanged": 4}
+    assert facts(one_pass(index, photos)) == expected
     assert same_as_built()
-
-
-def test_captions_beside_a_photo_are_followed(
-    index: Path, photos: Path, same_as_built: Callable[[], bool]
-) -> None:
-    one_pass(index, photos)
-    (photos / "a.txt").write_text("a red dog\n", encoding="utf-8")
-    (photos / "b.json").write_text('{"year": 2020}', encoding="utf-8")
-    report = one_pass(index, photos)
-    assert (report.changed, report.encoded) == (["a.png", "b.png"], 0)
-    assert contents(index)["a.png"].text == "a red dog"
-    assert same_as_built()
-    assert not one_pass(index, photos).has_changes
 
 
 @pytest.mark.parametrize("is_rolled_back", [True, False])
@@ -251,9 +282,12 @@ def test_photos_are_counted_once_whatever_generation_goes_live_in_a_pass(
     settings = FolderSettings(folders=[photos], add=AddSettings(batch_size=2))
     report = FolderSync(index, settings).run(is_stopped=is_stopped)
     assert not others
-    assert sorted(report.added) == [f"{name}.png" for name in "hijk"]
-    assert (report.changed, report.moved, report.deleted) == (["a.png"], [], [])
-    assert (report.unchanged, report.encoded) == (6, 6 if is_rolled_back else 4)
+    assert facts(report) == {
+        "added": [f"{name}.png" for name in "hijk"],
+        "changed": ["a.png"],
+        "unchanged": 6,
+        "encoded": 6 if is_rolled_back else 4,
+    }
     assert same_as_built()
 
 
@@ -263,26 +297,25 @@ def test_captions_that_changed_before_the_first_pass_are_noticed(
 ) -> None:
     """In an index that was built of the folder, and of photos that were added from it."""
     photos = Path(shutil.copytree(before / "photos", tmp_path / "photos"))
-    (photos / "a.txt").write_text("a cat", encoding="utf-8")
-    (photos / "b.json").write_text('{"year": 2020}', encoding="utf-8")
-    (photos / "c.txt").write_text("a house", encoding="utf-8")
+
+    def write(**texts: str) -> None:
+        for name, text in texts.items():
+            suffix = "json" if text.startswith("{") else "txt"
+            (photos / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+
+    write(a="a cat", b='{"year": 2020}', c="a house")
     index = build(tiny_checkpoint, photos, tmp_path / "index")
     paint(photos / "g.png", 10)
     paint(photos / "h.png", 11)
-    (photos / "g.txt").write_text("a bird", encoding="utf-8")
+    write(g="a bird")
     words = ["index", "add", index, "--images", photos, "--on-duplicate", "skip"]
     assert CliRunner().invoke(app, [str(word) for word in words]).exit_code == 0
-    (photos / "a.txt").write_text("a red dog", encoding="utf-8")
-    (photos / "b.json").write_text('{"year": 2021}', encoding="utf-8")
+    write(a="a red dog", b='{"year": 2021}', d="a tree", g="two birds", h='{"year": 1999}')
     (photos / "c.txt").unlink()
-    (photos / "d.txt").write_text("a tree", encoding="utf-8")
-    (photos / "g.txt").write_text("two birds", encoding="utf-8")
-    (photos / "h.json").write_text('{"year": 1999}', encoding="utf-8")
     if is_compacted:
         compact_index(index)
-    report = one_pass(index, photos)
     changed = [f"{name}.png" for name in "abcdgh"]
-    assert (sorted(report.changed), report.encoded, report.unchanged) == (changed, 0, 2)
+    assert facts(one_pass(index, photos)) == {"changed": changed, "unchanged": 2}
     assert described(index) == described(build(tiny_checkpoint, photos, tmp_path / "fresh"))
     assert not one_pass(index, photos).has_changes
 
@@ -296,8 +329,7 @@ def test_a_photo_that_lacks_its_end_says_so_under_another_name_as_well(
     (photos / "cut.jpg").write_bytes(complete[:-40])
     one_pass(index, photos)
     (photos / "cut.jpg").rename(photos / "moved.jpg")
-    report = one_pass(index, photos)
-    assert (report.moved, report.encoded) == (["moved.jpg"], 0)
+    assert facts(one_pass(index, photos)) == {"moved": ["moved.jpg"], "unchanged": 6}
     fresh = described(build(tiny_checkpoint, photos, tmp_path / "fresh"))
     assert described(index) == fresh
     assert fresh["moved.jpg"][1]
@@ -335,8 +367,8 @@ def test_states_outlive_a_compaction(
     os.utime(photos / "b.png", ns=(1, 1))
     (photos / "a.png").rename(photos / "first.png")
     (photos / "g.png").rename(photos / "last.png")
-    report = one_pass(index, photos)
-    assert (sorted(report.moved), report.encoded) == (["first.png", "last.png"], 0)
+    expected = {"moved": ["first.png", "last.png"], "unchanged": 5}
+    assert facts(one_pass(index, photos)) == expected
     assert same_as_built()
 
 
@@ -354,29 +386,10 @@ def test_many_changes_are_compacted(
     assert same_as_built()
 
 
-def test_an_empty_or_missing_folder_changes_nothing(index: Path, photos: Path) -> None:
-    before = contents(index)
-    photos.rename(photos.parent / "unmounted")
-    with pytest.raises(MissingPhotosError, match="expected a folder of photos, found nothing"):
-        one_pass(index, photos)
-    photos.mkdir()
-    with pytest.raises(MissingPhotosError, match=r"the index has 6 of this folder.*--allow-empty"):
-        one_pass(index, photos)
-    assert contents(index) == before
-    assert len(one_pass(index, photos, allow_missing=True).deleted) == 6
-    assert contents(index) == {}
-    photos.rmdir()
-    (photos.parent / "unmounted").rename(photos)
-    report = one_pass(index, photos)
-    assert len(report.added) == 6
-    assert contents(index).keys() == before.keys()
-
-
-def test_a_disconnected_mount_is_no_missing_folder(
+def test_an_empty_missing_or_disconnected_folder_changes_nothing(
     index: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = contents(index)
-    stat = Path.stat
+    before, stat = contents(index), Path.stat
 
     def disconnected(path: Path, **options: Any) -> os.stat_result:
         if path == photos:
@@ -388,7 +401,19 @@ def test_a_disconnected_mount_is_no_missing_folder(
         for allow_missing in (False, True):
             with pytest.raises(MissingPhotosError, match="not connected; nothing was changed"):
                 one_pass(index, photos, allow_missing=allow_missing)
+    photos.rename(photos.parent / "unmounted")
+    with pytest.raises(MissingPhotosError, match="expected a folder of photos, found nothing"):
+        one_pass(index, photos)
+    photos.mkdir()
+    with pytest.raises(MissingPhotosError, match=r"the index has 6 of this folder.*--allow-empty"):
+        one_pass(index, photos)
     assert contents(index) == before
+    assert len(one_pass(index, photos, allow_missing=True).deleted) == 6
+    assert contents(index) == {}
+    photos.rmdir()
+    (photos.parent / "unmounted").rename(photos)
+    assert len(one_pass(index, photos).added) == 6
+    assert contents(index).keys() == before.keys()
 
 
 def test_a_subfolder_that_cannot_be_read_keeps_its_photos(
@@ -410,17 +435,6 @@ def test_a_subfolder_that_cannot_be_read_keeps_its_photos(
     assert {"old/e.png", "old/f.png"} < contents(index).keys()
 
 
-def test_a_photo_that_becomes_unusable_is_named_and_removed(index: Path, photos: Path) -> None:
-    (photos / "a.png").write_bytes(b"not a photo")
-    (photos / "z.png").write_bytes(b"nor this")
-    report = one_pass(index, photos)
-    assert [item_id for item_id, _ in report.skipped] == ["a.png", "z.png"]
-    assert (report.deleted, report.added, report.encoded) == (["a.png"], [], 0)
-    assert "a.png" not in contents(index)
-    paint(photos / "a.png", 0)
-    assert one_pass(index, photos).added == ["a.png"]
-
-
 def test_photos_of_other_folders_stay(index: Path, photos: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     paint(other / "a.png", 20)
@@ -437,8 +451,7 @@ def test_photos_of_other_folders_stay(index: Path, photos: Path, tmp_path: Path)
 def test_a_folder_that_was_moved_as_a_whole_keeps_its_encodings(index: Path, photos: Path) -> None:
     before = contents(index)
     one_pass(index, photos)
-    moved = photos.rename(photos.parent / "library")
-    report = one_pass(index, moved)
+    report = one_pass(index, photos.rename(photos.parent / "library"))
     assert (len(report.moved), report.encoded, report.deleted) == (6, 0, [])
     assert contents(index) == before
 
@@ -449,8 +462,7 @@ def test_a_file_younger_than_an_index_without_states_is_encoded_again(
     paint(photos / "a.png", 11)
     future_ns = 10**19 // 5
     os.utime(photos / "a.png", ns=(future_ns, future_ns))
-    report = one_pass(index, photos)
-    assert (report.changed, report.encoded, report.unchanged) == (["a.png"], 1, 5)
+    assert facts(one_pass(index, photos)) == {"changed": ["a.png"], "encoded": 1, "unchanged": 5}
     assert same_as_built()
 
 
@@ -465,15 +477,14 @@ def test_a_file_that_may_still_grow_is_left_for_later(index: Path, photos: Path)
     before = contents(index)
     paint(photos / "a.png", 10)
     paint(photos / "g.png", 11)
-    report = folder_sync.run()
-    assert (report.waiting, report.has_changes, contents(index) == before) == (2, False, True)
+    assert facts(folder_sync.run()) == {"waiting": 2, "unchanged": 5}
+    assert contents(index) == before
     # A rename leaves size and time as they are, so the file is complete.
     (photos / "b.png").rename(photos / "moved.png")
-    report = folder_sync.run()
-    assert (report.waiting, report.moved, report.encoded) == (2, ["moved.png"], 0)
+    assert facts(folder_sync.run()) == {"waiting": 2, "moved": ["moved.png"], "unchanged": 4}
     growing.clear()
-    report = folder_sync.run()
-    assert (report.waiting, report.changed, report.added) == (0, ["a.png"], ["g.png"])
+    expected = {"changed": ["a.png"], "added": ["g.png"], "encoded": 2, "unchanged": 5}
+    assert facts(folder_sync.run()) == expected
 
 
 def test_a_pass_may_end_early_and_the_next_goes_on(
@@ -504,16 +515,6 @@ def test_a_file_that_is_no_photo_is_read_once(index: Path, photos: Path) -> None
     assert folder_sync.run().added == ["bad.png"]
 
 
-def test_metadata_that_cannot_be_stored_leave_one_photo_out(index: Path, photos: Path) -> None:
-    paint(photos / "g.png", 10)
-    (photos / "g.json").write_text('{"deep": ' + 40 * "[" + 40 * "]" + "}", encoding="utf-8")
-    paint(photos / "h.png", 11)
-    report = one_pass(index, photos)
-    assert report.added == ["h.png"]
-    assert [item_id for item_id, _ in report.skipped] == ["g.png"]
-    assert "at most 32 levels" in report.skipped[0].reason
-
-
 def test_files_of_other_programs_neither_identify_nor_fill_an_item(
     index: Path, photos: Path
 ) -> None:
@@ -523,16 +524,21 @@ def test_files_of_other_programs_neither_identify_nor_fill_an_item(
     (photos / "post_0.txt").write_text("x" * 2001, encoding="utf-8")
     (photos / "post_1.txt").write_bytes(b"x" * 70_000)
     (photos / "post_2.json").write_text('{"long": "' + 70_000 * "x" + '"}', encoding="utf-8")
+    paint(photos / "g.png", 10)
+    (photos / "g.json").write_text('{"deep": ' + 40 * "[" + 40 * "]" + "}", encoding="utf-8")
     report = one_pass(index, photos)
     assert report.added == ["post_0.jpg", "post_1.jpg", "post_2.jpg"]
     kept = {item_id: found.text for item_id, found in contents(index).items() if "post" in item_id}
     assert kept == {"post_0.jpg": "x" * 2000, "post_1.jpg": None, "post_2.jpg": None}
-    too_large = "not used for its photo: {} bytes, at most 65536 are read beside a photo"
-    assert report.skipped == [
-        ("post_0.jpg", "indexed, but the first 2000 of its text's 2001 characters are kept"),
-        ("post_1.txt", too_large.format(70_000)),
-        ("post_2.json", too_large.format(70_012)),
-    ]
+    reasons = dict(report.skipped)
+    for name, says in {
+        "g.png": "at most 32 levels",
+        "post_0.jpg": "2000",
+        "post_1.txt": "70000",
+        "post_2.json": "70012",
+    }.items():
+        assert says in reasons.pop(name)
+    assert reasons == {}
     assert one_pass(index, photos).unchanged == 9
 
 
@@ -563,8 +569,8 @@ def test_a_pass_starts_over_if_another_generation_went_live(
         return revise(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ChangesWriter, "revise", compacting)
-    report = one_pass(index, photos)
-    assert (report.moved, report.added) == (["first.png"], ["g.png"])
+    expected = {"moved": ["first.png"], "added": ["g.png"], "encoded": 1, "unchanged": 5}
+    assert facts(one_pass(index, photos)) == expected
     assert same_as_built()
 
 
@@ -636,8 +642,7 @@ def test_a_photo_that_was_edited_before_the_next_generation_is_encoded_again(
     name = "g.png" if is_added else "b.png"
     paint(photos / name, 20)
     compact_index(index, keep=1)
-    report = one_pass(index, photos)
-    assert (report.unchanged, report.changed, report.encoded) == (6, [name], 1)
+    assert facts(one_pass(index, photos)) == {"changed": [name], "encoded": 1, "unchanged": 6}
     assert same_as_built()
     assert one_pass(index, photos).unchanged == 7
 

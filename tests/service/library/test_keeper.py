@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import aladin_search
 import aladin_service.library.keeper
 from aladin_index.format.layout import live_generation
-from aladin_index.sync.apply import SyncReport
 from aladin_network.errors import InputError
 from aladin_network.types import NullProgress
 from aladin_service.library.keeper import KeepPlan, keep
@@ -30,13 +30,13 @@ def few_first_photos(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def silent() -> Generator[NullProgress]:
-    """Show no progress."""
     yield NullProgress()
 
 
-def ignore(report: SyncReport) -> None:
-    """Say nothing of a pass."""
-    del report
+def kept(
+    plan: KeepPlan, show: Callable[..., Any] = silent, stop: threading.Event | None = None
+) -> None:
+    keep(plan, show, lambda _: None, stop or threading.Event())
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_the_first_photos_are_live_before_the_others(
         seen.append(len(ids(tmp_path)) if (tmp_path / "index" / "CURRENT").exists() else 0)
         yield NullProgress()
 
-    keep(plan(tmp_path, tiny_checkpoint, photos), noting, ignore, threading.Event())
+    kept(plan(tmp_path, tiny_checkpoint, photos), noting)
     assert seen == [0, 4]
     assert ids(tmp_path) == sorted(
         [*(f"early/{n}.png" for n in range(5)), *(f"late/{n}.png" for n in range(5, 9))]
@@ -77,7 +77,7 @@ def test_the_first_photos_are_live_before_the_others(
 
     (photos / "late" / "8.png").unlink()
     shutil.move(photos / "early" / "0.png", photos / "late" / "moved.png")
-    keep(plan(tmp_path, None, photos), silent, ignore, threading.Event())
+    kept(plan(tmp_path, None, photos))
     found = ids(tmp_path)
     assert len(found) == 8 and "late/moved.png" in found and "late/8.png" not in found
 
@@ -85,14 +85,9 @@ def test_the_first_photos_are_live_before_the_others(
 def test_several_folders_with_the_same_names(
     photos: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    keep(
-        plan(tmp_path, tiny_checkpoint, photos / "early", photos / "late"),
-        silent,
-        ignore,
-        threading.Event(),
-    )
+    kept(plan(tmp_path, tiny_checkpoint, photos / "early", photos / "late"))
     make_photo(20).save(photos / "late" / "0.png")
-    keep(plan(tmp_path, None, photos / "early", photos / "late"), silent, ignore, threading.Event())
+    kept(plan(tmp_path, None, photos / "early", photos / "late"))
     assert ids(tmp_path) == [*(f"{n}.png" for n in range(9)), "late/0.png"]
 
 
@@ -101,7 +96,7 @@ def test_unusable_photos_at_the_beginning(
 ) -> None:
     for number in range(5):
         (photos / "early" / f"{number}.png").write_bytes(b"no photo")
-    keep(plan(tmp_path, tiny_checkpoint, photos), silent, ignore, threading.Event())
+    kept(plan(tmp_path, tiny_checkpoint, photos))
     assert ids(tmp_path) == [f"late/{number}.png" for number in range(5, 9)]
 
 
@@ -111,16 +106,16 @@ def test_folders_without_any_photo(tiny_checkpoint: Path, tmp_path: Path) -> Non
     (tmp_path / "damaged" / "one.jpg").write_bytes(b"no photo")
     folders = (tmp_path / "empty", tmp_path / "damaged")
     with pytest.raises(InputError, match=r"no photo .*empty.*none of 1 could be used"):
-        keep(plan(tmp_path, tiny_checkpoint, *folders), silent, ignore, threading.Event())
+        kept(plan(tmp_path, tiny_checkpoint, *folders))
 
 
 def test_a_folder_that_is_not_mounted_loses_nothing(
     photos: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    keep(plan(tmp_path, tiny_checkpoint, photos), silent, ignore, threading.Event())
+    kept(plan(tmp_path, tiny_checkpoint, photos))
     photos.rename(tmp_path / "unmounted")
     with pytest.raises(InputError, match="nothing was changed"):
-        keep(plan(tmp_path, None, photos), silent, ignore, threading.Event())
+        kept(plan(tmp_path, None, photos))
     (tmp_path / "unmounted").rename(photos)
     assert len(ids(tmp_path)) == 9
 
@@ -130,8 +125,7 @@ def test_changes_are_followed_until_the_end(
 ) -> None:
     stop = threading.Event()
     watching = threading.Thread(
-        target=keep,
-        args=(plan(tmp_path, tiny_checkpoint, photos, watch=True), silent, ignore, stop),
+        target=kept, args=(plan(tmp_path, tiny_checkpoint, photos, watch=True), silent, stop)
     )
     watching.start()
     try:

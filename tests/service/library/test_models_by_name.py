@@ -12,11 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import aladin_search
-from aladin_network.conversion.named_models import DEFAULT_MODEL
 from aladin_service.cli import app
 from aladin_service.library.places import with_start_folder
 from aladin_training.config.recipe import load_recipe
-from aladin_training.config.shipped import find_recipe, recipes_folder
+from aladin_training.config.shipped import recipes_folder
 from aladin_training.stages.preparation import load_start
 from tests.service.conftest import make_photo
 
@@ -75,13 +74,6 @@ def test_the_second_build_finds_the_converted_model(
         assert [hit.id for hit in opened.search("a red circle", k=4)] == theirs
 
 
-def test_prepare_takes_the_name(clip_folder: Path, photos: Path, tmp_path: Path) -> None:
-    words = ["prepare", tmp_path / "index", "--photos", photos, "--model", clip_folder]
-    prepared = aladin(*words)
-    assert prepared.exit_code == 0, prepared.stderr
-    assert prepared.stdout == f"{tmp_path / 'index'}: generation 1, 4 images\n"
-
-
 @pytest.mark.parametrize("words", [["index", "build"], ["prepare", "new"]])
 def test_a_missing_model_is_one_line_and_leaves_nothing(
     words: list[str], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,40 +88,32 @@ def test_a_missing_model_is_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_searches_say_once_that_the_alignment_was_not_trained(index: Path) -> None:
+def test_searches_say_once_that_the_alignment_was_not_trained_and_draw_no_evidence(
+    index: Path, tmp_path: Path
+) -> None:
     found = aladin("search", index, "a red circle", "--json")
     answer = json.loads(found.stdout)
     assert (answer["reranked"], answer["fusion"], answer["degraded"]) == (False, None, [])
     assert [hit["stages"]["align"] for hit in answer["hits"]] == [None] * 4
     scores = [hit["score"] for hit in answer["hits"]]
     assert scores == [hit["stages"]["match"]["score"] for hit in answer["hits"]]
-    assert found.stderr.splitlines() == [
-        "the alignment of this index's model was not trained: hits are ordered by their embeddings,"
-        " without re-ranking and without evidence"
-    ]
+    [line] = found.stderr.splitlines()
+    assert "was not trained" in line
     info = json.loads(aladin("index", "info", index, "--json").stdout)
     assert info["alignment_trained"] is False
-
-
-def test_evidence_is_refused_with_its_reason(index: Path, tmp_path: Path) -> None:
     explained = aladin("search", index, "a red circle", "--explain")
-    assert explained.stdout.splitlines()[-1] == (
-        "--explain was not applied: the alignment of the index's model was not trained"
-    )
-    words = ["search", index, "a red circle", "--explain", "--out", tmp_path / "why.png"]
-    drawn = aladin(*words)
+    assert explained.stdout.splitlines()[-1].startswith("--explain was not applied")
+    drawn = aladin("search", index, "a red circle", "--explain", "--out", tmp_path / "why.png")
     assert drawn.exit_code == 2
     assert "was not trained, so there is no evidence to draw" in drawn.stderr
     assert not (tmp_path / "why.png").exists()
 
-
-def test_a_fusion_that_is_asked_for_runs_the_second_stage(index: Path) -> None:
+    # A fusion that is asked for runs the second stage.
     found = aladin("search", index, "a red circle", "--fusion", 1, "--json")
     answer = json.loads(found.stdout)
-    assert (answer["reranked"], answer["fusion"]) == (True, 1.0)
+    assert (answer["reranked"], answer["fusion"], found.stderr) == (True, 1.0, "")
     scores = [hit["score"] for hit in answer["hits"]]
     assert scores == [hit["stages"]["align"]["score"] for hit in answer["hits"]]
-    assert found.stderr == ""
 
 
 @pytest.mark.anyio
@@ -146,12 +130,6 @@ async def test_the_service_says_so_and_has_no_evidence(index: Path, service: Ser
             assert refused.status_code == 422
             message = refused.json()["error"]["message"]
             assert "the alignment of this index's model was not trained" in message
-
-
-@pytest.mark.anyio
-async def test_a_trained_alignment_is_announced(service: Service) -> None:
-    async with service() as client:
-        assert (await client.get("/v1/index")).json()["alignment_trained"] is True
 
 
 def recipe_file(folder: Path, start: str, split: str) -> Path:
@@ -188,11 +166,7 @@ def test_a_recipe_starts_from_a_model_by_name(
     [
         ("train", "data.validation_split=val", "has no split 'val', known are ['train']"),
         ("val", "data.train_split=train", "has no split 'train', known are ['val']"),
-        (
-            "train",
-            "peft",
-            "needs the package peft: pip install 'aladin-search[cpu]'",
-        ),
+        ("train", "peft", "needs the package peft: pip install 'aladin-search[cpu]'"),
     ],
 )
 def test_data_and_packages_are_checked_before_a_model_is_downloaded(
@@ -211,9 +185,3 @@ def test_data_and_packages_are_checked_before_a_model_is_downloaded(
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (tmp_path / "run").exists()
-
-
-def test_the_readmes_recipe_starts_from_the_model_of_photos() -> None:
-    start = load_recipe(find_recipe("finetune-clip")).start
-    assert start is not None
-    assert start.checkpoint == DEFAULT_MODEL

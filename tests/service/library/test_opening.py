@@ -117,32 +117,20 @@ def test_a_killed_process_is_started_again_and_ended_with_the_library(
     assert not (watching.is_alive() or multiprocessing.active_children())
 
 
-def open_now(library: Library) -> None:
-    """Open a library in a way that must fail before anything is started."""
-    opening.open_library(
-        library,
-        _PLAN,
-        host="127.0.0.1",
-        port=0,
-        show_progress=unused,
-        on_pass=unused,
-        on_address=unused,
-    )
-
-
 def test_a_refused_start_leaves_the_library_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     library = library_of([tmp_path / "photos"], "org/clip", tmp_path / "libraries")
-    library.save()
-    more = replace(library, exclude=("*.jpg",))
-    with library.claimed(), pytest.raises(LibraryInUseError):
-        open_now(more)
-    assert all_libraries(tmp_path / "libraries") == ([library], {})
 
+    def open_now(library: Library) -> None:
+        """Open a library in a way that must fail before anything is started."""
+        shows: dict[str, Any] = dict.fromkeys(("show_progress", "on_pass", "on_address"), unused)
+        opening.open_library(library, _PLAN, host="127.0.0.1", port=0, **shows)
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
     (tmp_path / "libraries").write_text("a file", encoding="utf-8")
-    library = library_of([tmp_path / "photos"], "org/clip", tmp_path / "libraries")
     with pytest.raises(ConfigError, match="ALADIN_LIBRARIES_DIR names another folder"):
         open_now(library)
+    (tmp_path / "libraries").unlink()
+    library.save()
+    with library.claimed(), pytest.raises(LibraryInUseError):
+        open_now(replace(library, exclude=("*.jpg",)))
+    assert all_libraries(tmp_path / "libraries") == ([library], {})

@@ -19,6 +19,14 @@ from PIL import Image
 from aladin_service.library.libraries import LibraryPlace
 from tests.service.conftest import make_photo
 
+ALLOWED = {"GET /", "GET /healthz", "GET /readyz"}
+REFUSED = {
+    "GET /v1/index",
+    "GET /v1/images/one.png",
+    "POST /v1/search/images",
+    "DELETE /v1/items/images/one.png",
+}
+
 
 @contextmanager
 def serving(
@@ -70,20 +78,10 @@ def test_a_library_is_for_its_user_alone(
         parts = urlsplit(address)
         [token] = parse_qs(parts.query)["token"]
         with httpx.Client(base_url=f"http://{parts.netloc}", timeout=30) as stranger:
-            statuses = {
-                path: stranger.get(path).status_code
-                for path in ("/", "/healthz", "/readyz", "/v1/index", "/v1/images/one.png")
-            }
-            assert statuses == {
-                "/": 200,
-                "/healthz": 200,
-                "/readyz": 200,
-                "/v1/index": 401,
-                "/v1/images/one.png": 401,
-            }
-            search = {"text": "a red circle"}
-            assert stranger.post("/v1/search/images", json=search).status_code == 401
-            assert stranger.delete("/v1/items/images/one.png").status_code == 401
+            assert {
+                f"{method} {path}": stranger.request(method, path).status_code
+                for method, path in map(str.split, REFUSED | ALLOWED)
+            } == dict.fromkeys(REFUSED, 401) | dict.fromkeys(ALLOWED, 200)
 
         [library] = (tmp_path / "libraries").iterdir()
         for folder in (library.parent, library):

@@ -68,6 +68,7 @@ def models(tmp_path: Path, tiny_checkpoint: Path) -> Path:
         ("damaged", "tiny", False, "no photo to begin with"),
         ("none", "tiny", True, "expected photos here or in a subfolder, found none"),
         ("missing", "tiny", False, "expected a folder of photos, found nothing"),
+        ("two", "tiny", False, "it is in use"),
     ],
 )
 def test_a_refused_start_changes_nothing(
@@ -85,19 +86,11 @@ def test_a_refused_start_changes_nothing(
         library_of([photos], "org/clip", place).save()
     before = tree(place.parent)
     given = {"tiny": tiny_checkpoint, "nobody/nothing": model}.get(model, tmp_path / model)
-    words = ["photos", str(photos / folder), "--model", str(given), "--no-browser", "--port", "0"]
-    refused = CliRunner().invoke(app, words)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1]) if message == "it is in use" else "0"
+        words = ["photos", photos / folder, "--model", given, "--no-browser", "--port", port]
+        refused = CliRunner().invoke(app, [*map(str, words)])
     assert refused.exit_code == 2
     assert message in refused.stderr
     assert tree(place.parent) == before
     del models
-
-
-def test_a_port_in_use_leaves_no_library(place: Path, photos: Path, tiny_checkpoint: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        words = ["photos", str(photos / "two"), "--model", str(tiny_checkpoint), "--no-browser"]
-        refused = CliRunner().invoke(app, [*words, "--port", port])
-    assert refused.exit_code == 2
-    assert f"port {port}: it is in use" in refused.stderr
-    assert not place.parent.exists()

@@ -29,12 +29,7 @@ FAST = WatchSettings(burst_s=0.05, settle_s=0.0, full_pass_s=60.0)
 
 
 class Passes:
-    """Stands in for `FolderSync`; each pass only notes the files that there are.
-
-    Attributes:
-        seen: Names of the files of each pass.
-        errors: Raised by the next passes, one each.
-    """
+    """Stands in for `FolderSync`; a pass notes the files that there are, or raises an error."""
 
     def __init__(self, folder: Path) -> None:
         self.seen: list[set[str]] = []
@@ -128,46 +123,44 @@ def test_files_of_no_interest_cause_no_pass(folder: Path, passes: Passes) -> Non
         assert len(passes.seen) <= before + 2  # new folders may cause one of their own
 
 
-def test_files_are_polled_where_there_are_no_events(folder: Path, passes: Passes) -> None:
-    settings = WatchSettings(burst_s=0.05, settle_s=0.0, full_pass_s=60.0, poll_s=0.1)
-    with watched(folder, settings):
-        passes.wait_for()
-        (folder / "a.png").touch()
-        passes.wait_for("a.png")
-
-
-def test_without_any_event_a_pass_is_made_at_intervals(folder: Path, passes: Passes) -> None:
-    settings = WatchSettings(burst_s=0.05, settle_s=0.0, full_pass_s=0.05, poll_s=3600)
-    with watched(folder, settings):
-        passes.wait_for()
-        (folder / "a.png").touch()
-        passes.wait_for("a.png")
-    assert passes.forgotten > 0
-
-
-def test_a_failed_pass_is_tried_again(folder: Path, passes: Passes) -> None:
-    passes.errors = [IndexWriteError(folder, "disk full"), MissingPhotosError("no photo")]
-    with watched(folder) as watch:
-        deadline = time.monotonic() + 20
-        while len(passes.seen) < 3 or watch.error is not None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    assert not passes.errors
-
-
-def test_a_disconnected_mount_does_not_end_the_watch(
-    folder: Path, passes: Passes, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("full_pass_s", "poll_s"), [(60.0, 0.1), (0.05, 3600.0)], ids=["polled", "full passes"]
+)
+def test_without_events_changes_are_seen(
+    folder: Path, passes: Passes, full_pass_s: float, poll_s: float
 ) -> None:
-    passes.errors = [OSError(errno.ENOTCONN, "not connected") for _ in range(3)]
+    settings = WatchSettings(burst_s=0.05, settle_s=0.0, full_pass_s=full_pass_s, poll_s=poll_s)
+    with watched(folder, settings):
+        passes.wait_for()
+        (folder / "a.png").touch()
+        passes.wait_for("a.png")
+    assert (passes.forgotten > 0) is (full_pass_s < 1)
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [IndexWriteError("index", "disk full"), MissingPhotosError("no photo")],
+        [OSError(errno.ENOTCONN, "not connected") for _ in range(3)],
+    ],
+    ids=["foreseen errors", "a disconnected mount"],
+)
+def test_a_failed_pass_is_tried_again(
+    folder: Path, passes: Passes, errors: list[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    passes.errors, count = errors.copy(), len(errors)
     with watched(folder) as watch:
         deadline = time.monotonic() + 20
-        while len(passes.seen) < 4 or watch.error is not None:
+        while len(passes.seen) <= count or watch.error is not None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         (folder / "a.png").touch()
         passes.wait_for("a.png")
-    [message] = [record.getMessage() for record in caplog.records]
-    assert "not connected; tried again until it works" in message
+    said = [record.getMessage() for record in caplog.records]
+    if count == 3:
+        assert ["not connected; tried again until it works" in message for message in said] == [
+            True
+        ]
 
 
 def test_a_folder_that_is_mounted_again_is_followed(folder: Path, passes: Passes) -> None:
@@ -187,14 +180,12 @@ def test_a_folder_that_is_mounted_again_is_followed(folder: Path, passes: Passes
 def test_a_file_that_grows_is_not_settled() -> None:
     now_s = 0.0
     settled = SettledFiles(1.0, clock=lambda: now_s)
-    path, mtime_ns = Path("a.png"), time.time_ns()
-    assert not settled(path, 10, mtime_ns)
-    now_s = 0.9
-    assert not settled(path, 20, mtime_ns + 1)
-    now_s = 1.5
-    assert not settled(path, 20, mtime_ns + 1)
-    now_s = 2.0
-    assert settled(path, 20, mtime_ns + 1)
+    mtime_ns = time.time_ns()
+    seen: list[bool] = []
+    for at_s, size in ((0.0, 10), (0.9, 20), (1.5, 20), (2.0, 20)):
+        now_s = at_s
+        seen.append(settled(Path("a.png"), size, mtime_ns + size))
+    assert seen == [False, False, False, True]
     assert settled(Path("old.png"), 10, mtime_ns - 10**12)
     # The clock of a server may be ahead.
     assert not settled(Path("b.png"), 10, mtime_ns + 30 * 10**9)

@@ -18,6 +18,7 @@ from aladin_network.photos.memory import DecodingMemory
 from aladin_service.photos.photo_bytes import (
     PhotoBytes,
     PhotoGoneError,
+    ThumbnailCache,
     cut_photo,
     photo_version,
     resized_photo,
@@ -67,22 +68,26 @@ def test_a_file_with_nothing_but_the_picture_is_handed_out_as_it_is(
 ) -> None:
     path = tmp_path / "photo"
     path.write_bytes(bare(kind))
-    assert original(path) == (
-        bare(kind),
-        f"image/{kind.lower()}",
-    )
+    assert original(path) == (bare(kind), f"image/{kind.lower()}")
 
 
-def test_an_original_is_upright_and_without_metadata(turned: Path) -> None:
-    data, media_type = original(turned)
+@pytest.mark.parametrize(("most_px", "size"), [(None, (30, 60)), (20, (10, 20)), (500, (30, 60))])
+def test_photos_are_upright_never_larger_and_without_metadata(
+    turned: Path, most_px: int | None, size: tuple[int, int]
+) -> None:
+    if most_px is None:
+        data, media_type = original(turned)
+    else:
+        data, media_type = resized_photo(PhotoFile(turned), "a", most_px, DEFAULT_LIMITS, MEMORY)
     assert media_type == "image/jpeg"
     assert b"ecret" not in data
     with Image.open(io.BytesIO(data)) as picture:
-        assert (picture.format, picture.size) == ("JPEG", (30, 60))
+        assert (picture.format, picture.size) == ("JPEG", size)
         assert not picture.getexif()
-        pixels = np.asarray(picture).astype(int)
-    assert pixels[:28, :, 0].min() > 200  # what was left is on top
-    assert pixels[32:, :, 0].max() < 50
+        red = np.asarray(picture).astype(int)[..., 0]
+    half = size[1] // 2
+    assert red[: half - 2].min() > 200  # what was left is on top
+    assert red[half + 2 :].max() < 50
 
 
 def secrets() -> dict[str, bytes]:
@@ -139,51 +144,31 @@ def test_a_version_is_that_of_the_file_and_the_size(tmp_path: Path) -> None:
         photo_version(photo, "a", 20)
 
 
-def test_a_pipe_in_the_place_of_a_photo_is_no_photo(tmp_path: Path) -> None:
-    path = tmp_path / "photo"
-    os.mkfifo(path)  # a plain opening would wait for a writer
-    with pytest.raises(PhotoGoneError):
-        original(path)
-    with pytest.raises(PhotoGoneError):
-        resized_photo(PhotoFile(path), "a", 20, DEFAULT_LIMITS, MEMORY)
-
-
-def test_a_resized_photo_is_upright_small_and_without_metadata(turned: Path) -> None:
-    data, media_type = resized_photo(PhotoFile(turned), "a", 20, DEFAULT_LIMITS, MEMORY)
-    assert media_type == "image/jpeg"
-    assert b"ecret" not in data
-    with Image.open(io.BytesIO(data)) as picture:
-        assert picture.format == "JPEG"
-        assert picture.size == (10, 20)  # turned: the long side is upright
-        assert not picture.getexif()
-        pixels = np.asarray(picture).astype(int)
-    assert pixels[:8, :, 0].min() > 200  # what was left is on top
-    assert pixels[12:, :, 0].max() < 50
-
-
-def test_a_photo_is_never_made_larger(turned: Path) -> None:
-    with Image.open(
-        io.BytesIO(resized_photo(PhotoFile(turned), "a", 500, DEFAULT_LIMITS, MEMORY).data)
-    ) as picture:
-        assert picture.size == (30, 60)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"root:x:0:0:/root", b"<svg/>"])
+@pytest.mark.parametrize("content", [None, b"", b"root:x:0:0:/root", b"<svg/>", "a pipe"])
 def test_a_file_that_is_no_photo_any_more_is_not_served(
-    tmp_path: Path, content: bytes | None
+    tmp_path: Path, content: bytes | str | None
 ) -> None:
     path = tmp_path / "photo.jpg"
-    if content is not None:
+    if isinstance(content, bytes):
         path.write_bytes(content)
+    elif content:
+        os.mkfifo(path)  # a plain opening would wait for a writer
     for read in (
         lambda: original(path, "a/b#1"),
         lambda: resized_photo(PhotoFile(path), "a/b#1", 20, DEFAULT_LIMITS, MEMORY),
     ):
-        with pytest.raises(PhotoGoneError) as failure:
+        with pytest.raises(PhotoGoneError, match=r"^the photo of item 'a/b#1' can no longer be"):
             read()
-        assert str(failure.value) == "the photo of item 'a/b#1' can no longer be read"
 
 
 def test_a_photo_over_the_limits_is_not_decoded(turned: Path) -> None:
     with pytest.raises(PhotoGoneError):
         resized_photo(PhotoFile(turned), "a", 20, ImageLimits(max_pixels=10), MEMORY)
+
+
+def test_a_photo_in_the_cache_takes_a_bit_more_than_its_bytes() -> None:
+    cache = ThumbnailCache(4000)
+    for name in "abcd":
+        cache.put(name, PhotoBytes(b"." * 1000, "image/jpeg"))
+    assert [name for name in "abcd" if cache.get(name) is not None] == ["b", "c", "d"]
+    assert 3000 < cache.size_bytes <= 4000

@@ -23,10 +23,9 @@ from aladin_network.errors import OverloadedError
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.queues import QueryQueue
+from aladin_service.work.admission import QueryQueue
 from tests.service.searching import search_job
 
-_BATCHES = (1, 4, 8, 16, 32)
 _PROMISED = 8  # times the time of a lone query
 _ANSWER = Answered(b"", 1, (), TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0))
 
@@ -51,15 +50,11 @@ class Machine:
     noise: float = 0.08
     workers: int = 2
 
-    def best_per_s(self) -> float:
-        """Return the queries per second of all workers without HTTP, with the best of all sizes."""
-        return max(self.workers / (self.batch_s / size + self.query_s) for size in _BATCHES)
-
     def possible_per_s(self) -> float:
         """Return the queries per second with HTTP that leave a query time to wait half a turn."""
         bound_s = _PROMISED * (self.batch_s + self.query_s + self.http_s)
         rates = [0.0]
-        for size in range(1, max(_BATCHES) + 1):
+        for size in range(1, 33):
             took_s = self.batch_s + size * (self.query_s + self.http_s)
             if took_s * (1 + 0.5 / self.workers) <= bound_s:
                 rates.append(self.workers * size / took_s)
@@ -92,12 +87,7 @@ class Outcome(NamedTuple):
 
 
 class SimulatedService:
-    """The queue of a service under simulated load; deterministic.
-
-    Attributes:
-        now_s: Simulated time.
-        batches: Sizes of all batches so far.
-    """
+    """The queue of a service under simulated load; deterministic."""
 
     def __init__(
         self,
@@ -106,16 +96,8 @@ class SimulatedService:
         seed: int = 0,
         **settings: Any,
     ) -> None:
-        """Prepare a service.
-
-        Args:
-            machine: Times of batches and of HTTP.
-            slowdown: Factor of a batch's time by the time at which it starts.
-            seed: Seed of the times of batches and requests.
-            settings: Settings of the service.
-        """
+        """`slowdown`: factor of a batch's time by the time at which it starts."""
         self.now_s = 0.0
-        self.batches: list[int] = []
         self._machine = machine
         self._slowdown = slowdown
         self._chance = random.Random(seed)
@@ -156,7 +138,6 @@ class SimulatedService:
     async def _work(self) -> None:
         while (batch := await self._queue.next_batch()) is not None:
             size, http_s = len(batch.work), self._http_s
-            self.batches.append(size)
             noise = math.exp(self._chance.gauss(0, self._machine.noise))
             took_s = self._machine.batch_s + self._machine.query_s * size
             await asyncio.sleep(took_s * noise * self._slowdown(self.now_s))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +24,7 @@ from aladin_network.errors import (
 from aladin_network.types import Target
 from aladin_service.search.job import TextQuery
 from aladin_service.work import sources
-from aladin_service.work.health import LiveState
+from aladin_service.work.health import EngineStatus, LiveState
 from aladin_service.work.hot_swap import LiveIndex
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 from tests.service.engine_world import EngineWorld, SlowEngine
@@ -52,10 +52,6 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < ends_s
         time.sleep(0.005)
-
-
-def polling_threads() -> int:
-    return sum(thread.name == "engine-poll" for thread in threading.enumerate())
 
 
 def test_a_new_generation_is_opened_without_a_request_and_a_search_keeps_its_own(
@@ -87,21 +83,34 @@ def test_requests_search_without_polling_and_their_calls_are_reported(world: Eng
         assert reported == ["search"] * 3
 
 
-def test_the_service_starts_before_the_engine(world: EngineWorld, live: LiveIndex) -> None:
-    world.server.down = {"*"}
-    with pytest.raises(EngineUnavailableError):
+@pytest.mark.parametrize(
+    ("broken", "repaired", "error", "engine"),
+    [
+        ({"down": {"*"}}, {"down": set[str]()}, EngineUnavailableError, "unavailable"),
+        ({"live": None}, {"live": 1}, IndexNotReadyError, "up"),
+    ],
+    ids=["before the engine", "before there is a generation"],
+)
+def test_the_service_starts_before(
+    world: EngineWorld,
+    live: LiveIndex,
+    broken: dict[str, Any],
+    repaired: dict[str, Any],
+    error: type[Exception],
+    engine: EngineStatus,
+) -> None:
+    vars(world.server).update(broken)
+    with pytest.raises(error):
         live.open()
-    assert live.state == LiveState(None, engine="unavailable")
-    with pytest.raises(EngineUnavailableError):
+    assert live.state == LiveState(None, engine=engine)
+    with pytest.raises(error):
         live.searcher()
-    world.server.down = set()
+    vars(world.server).update(repaired)
     until(lambda: live.state == LiveState(1, engine="up"))
     assert hits(live) == 6
 
 
-def test_the_service_starts_before_the_push(
-    tmp_path: Path, index_folder: Path, world: EngineWorld
-) -> None:
+def test_the_service_starts_before_the_push(tmp_path: Path, index_folder: Path) -> None:
     late = EngineWorld(tmp_path / "late", MemoryServer())
     with closing(late.live_index()) as live:
         with pytest.raises(IndexNotReadyError, match="no index here"):
@@ -112,70 +121,50 @@ def test_the_service_starts_before_the_push(
         assert not live.is_current
         live.refresh()
         assert live.state == LiveState(1, engine="up")
-        assert hits(live) == hits_of(world)
+        assert hits(live) == 6
 
 
-def hits_of(world: EngineWorld) -> int:
-    with closing(world.live_index()) as live:
-        live.open()
-        return hits(live)
-
-
-def test_an_engine_without_a_generation_is_up_and_not_ready(
-    world: EngineWorld, live: LiveIndex
-) -> None:
-    world.server.live = None
-    with pytest.raises(IndexNotReadyError, match="no live generation"):
-        live.open()
-    assert live.state == LiveState(None, engine="up")
-    world.server.live = 1
-    until(lambda: live.state.generation == 1)
-
-
-def test_an_unavailable_engine_is_noticed_and_served_again_without_a_request(
+def test_an_unavailable_engine_is_noticed_and_served_again_once_it_answers_searches(
     world: EngineWorld, live: LiveIndex
 ) -> None:
     live.open()
     world.server.down = {"*"}
     until(lambda: live.state.engine == "unavailable")
     assert live.state.generation == 1  # it will be there again
-    calls = len([name for name in world.server.calls if name == "search"])
+    calls = world.server.calls.count("search")
     for ask in (live.searcher, live.changer):
         with pytest.raises(EngineUnavailableError):
             ask()
-    assert len([name for name in world.server.calls if name == "search"]) == calls
+    assert world.server.calls.count("search") == calls
+    world.server.down = {"search"}  # not its health checks
+    looks = world.server.calls.count("live_generation")
+    until(lambda: world.server.calls.count("live_generation") > looks + 3)
+    assert live.state.engine == "unavailable"
     world.server.down = set()
     until(lambda: live.state == LiveState(1, engine="up"))
     assert hits(live) == 6
 
 
-def test_an_engine_is_up_again_once_it_answers_searches_not_health_checks(
-    world: EngineWorld, live: LiveIndex
+@pytest.mark.parametrize("hangs", [False, True])
+def test_two_failed_searches_in_a_row_make_the_engine_unavailable(
+    world: EngineWorld, hangs: bool
 ) -> None:
-    live.open()
-    world.server.down = {"*"}
-    until(lambda: live.state.engine == "unavailable")
-    world.server.down = {"search"}
-    looks = world.server.calls.count("live_generation")
-    until(lambda: world.server.calls.count("live_generation") > looks + 3)
-    assert live.state.engine == "unavailable"
-    world.server.down = set()
-    until(lambda: live.state.engine == "up")
-
-
-def test_two_failed_searches_in_a_row_make_the_engine_unavailable(world: EngineWorld) -> None:
-    with closing(world.live_index(poll_s=1e6)) as live:
+    client = SlowEngine(world.server, timeout_s=0.05)
+    with closing(world.live_index(client, poll_s=1e6)) as live:
         live.open()
-        world.server.down = {"search"}
         searcher = live.searcher()
-        for _ in range(2):
+        if hangs:
+            client.hangs.set()
+        else:
+            world.server.down = {"search"}
+        asked = world.server.calls.count("search")
+        for number in range(10):
             with pytest.raises(EngineUnavailableError):
                 search_for(searcher, TextQuery("a dog"), "images", SearchOptions())
-        assert live.state.engine == "unavailable"
-        asked = len(world.server.calls)
-        with pytest.raises(EngineUnavailableError):  # of a batch that had begun
-            search_for(searcher, TextQuery("a dog"), "images", SearchOptions())
-        assert len(world.server.calls) == asked
+            expected = "unavailable" if number else "up"
+            assert live.state.engine == expected
+        # Of a batch that had begun, the rest ask no more.
+        assert client.hung + world.server.calls.count("search") - asked == 2
 
 
 def test_a_generation_that_cannot_be_searched_is_refused(
@@ -237,18 +226,6 @@ def test_changes_go_to_the_engine(live: LiveIndex) -> None:
     assert live.searcher().index.collection("texts").count == 12
 
 
-def test_a_hanging_engine_holds_a_thread_for_two_calls_at_most(world: EngineWorld) -> None:
-    client = SlowEngine(world.server, timeout_s=0.05)
-    with closing(world.live_index(client, poll_s=1e6)) as live:
-        live.open()
-        client.hangs.set()
-        searcher = live.searcher()
-        for _ in range(10):
-            with pytest.raises(EngineUnavailableError):
-                search_for(searcher, TextQuery("a dog"), "images", SearchOptions())
-        assert client.hung == 2
-
-
 def test_a_poll_that_ends_after_the_service_opens_nothing(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,14 +250,14 @@ def test_a_poll_that_ends_after_the_service_opens_nothing(
 
 
 def test_its_thread_and_its_connection_end_with_it(world: EngineWorld) -> None:
-    client = MemoryEngine(world.server)
-    before = polling_threads()
+    def polling() -> int:
+        return sum(thread.name == "engine-poll" for thread in threading.enumerate())
+
+    client, before = MemoryEngine(world.server), polling()
     live = world.live_index(client)
     live.open()
-    assert polling_threads() == before + 1
+    assert polling() == before + 1
     live.close()
-    assert client.closed
-    assert polling_threads() == before
-    gc.collect()
+    assert (client.closed, polling()) == (True, before)
     with pytest.raises(IndexNotReadyError):
         live.searcher()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,72 +87,84 @@ def test_the_old_generation_is_closed_when_its_last_query_ends(index: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "damage", ["images/embeddings.npy", "texts/items.sqlite", "texts/ann.faiss"]
+    "fault",
+    [
+        "images/embeddings.npy",
+        "texts/items.sqlite",
+        "texts/ann.faiss",
+        MemoryError(),
+        RuntimeError("std::bad_alloc"),
+        KeyError("a"),
+    ],
+    ids=str,
 )
-def test_a_broken_generation_is_refused_and_the_old_one_stays(
-    index: Path, live: LiveIndex, damage: str, caplog: pytest.LogCaptureFixture
+def test_a_generation_that_cannot_be_opened_is_refused_until_it_is_put_right(
+    index: Path,
+    live: LiveIndex,
+    fault: str | Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    damage = fault if isinstance(fault, str) else None
     publish_copy(index, 2, damage)
+    opened, opens = FilesSource.open, list[int | None]()
+
+    def try_to_open(self: FilesSource, *arguments: Any) -> Any:
+        opens.append(self.live_number())
+        if isinstance(fault, Exception):
+            raise fault
+        return opened(self, *arguments)
+
+    monkeypatch.setattr(FilesSource, "open", try_to_open)
     for _ in range(3):
-        live.try_to_open()
+        live.refresh()  # as before each request: none is answered with the fault
+    assert opens == [2]
+    assert live.is_current  # nobody tries again at once
     state = live.state
     assert (state.generation, state.refused_generation) == (1, 2)
-    assert state.refused is not None
-    assert Path(damage).name in state.refused
+    assert (Path(damage).name if damage else type(fault).__name__) in (state.refused or "")
     assert hits(live) == 6
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    # What is added would go to a generation that nobody sees.
-    with pytest.raises(GenerationRefusedError):
+    assert (caplog.records[0].exc_info is None) is isinstance(fault, str)
+    with pytest.raises(GenerationRefusedError):  # what is added would be seen by nobody
         live.changer()
-    rollback_index(index, 1)
-    live.open()
-    assert live.state == LiveState(1)
+
+    if damage is not None:
+        shutil.copy(generation_folder(index, 1) / damage, generation_folder(index, 2) / damage)
+    monkeypatch.setattr(FilesSource, "open", opened)
+    monkeypatch.setattr(hot_swap.time, "monotonic", lambda: 1e12)
+    assert not live.is_current
+    live.refresh()
+    assert live.state == LiveState(2)
     live.changer()
 
 
-def test_a_generation_that_is_put_right_is_taken_up(
-    index: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+def test_a_generation_is_warmed_up_before_it_answers_and_refused_if_it_cannot_encode(
+    index: Path,
 ) -> None:
-    publish_copy(index, 2)
-    tokens = generation_folder(index, 2) / "images" / "tokens.npy"
-    away = tokens.rename(index / "tokens.npy")
-    live.try_to_open()
-    assert live.state.refused_generation == 2
-    assert live.is_current  # nobody tries again at once
-    away.rename(tokens)
-    monkeypatch.setattr(hot_swap.time, "monotonic", lambda: 1e12)
-    assert not live.is_current
-    live.open()
-    assert live.state == LiveState(2)
-
-
-def test_a_generation_is_warmed_up_before_it_answers(index: Path) -> None:
     warmed: list[tuple[int, int | None]] = []
-    live = LiveIndex(
-        index,
-        Opening(),
-        warm_up=lambda opened: warmed.append((opened.generation, live.state.generation)),
-    )
-    live.open()
-    publish_copy(index, 2)
-    live.open()
-    assert live.state == LiveState(2)
-    assert warmed == [(1, None), (2, 1)]
-    live.close()
 
+    def warm_up(opened: SearchBackend) -> None:
+        warmed.append((opened.generation, live.state.generation))
+        if opened.generation == 3:
+            raise CheckpointError("text.onnx: cannot be loaded")
 
-def test_a_generation_is_refused_whose_network_cannot_encode(index: Path) -> None:
-    def fail(_: SearchBackend) -> None:
-        raise CheckpointError("text.onnx: cannot be loaded")
-
-    live = LiveIndex(index, Opening(), warm_up=fail)
-    with pytest.raises(CheckpointError):
+    with closing(LiveIndex(index, Opening(), warm_up=warm_up)) as live:
         live.open()
-    assert live.state.refused == "text.onnx: cannot be loaded"
-    assert generations_mapped(index) == set()
+        publish_copy(index, 2)
+        live.open()
+        assert live.state == LiveState(2)
+        publish_copy(index, 3)
+        with pytest.raises(CheckpointError):
+            live.open()
+        assert live.state == LiveState(2, 3, "text.onnx: cannot be loaded")
+        assert warmed == [(1, None), (2, 1), (3, 2)]
+        assert generations_mapped(index) == {"000002"}
 
 
-def test_a_later_worker_serves_the_generation_of_the_others(index: Path) -> None:
+def test_a_worker_that_starts_with_a_broken_generation_serves_that_of_the_others(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publish_copy(index, 2, "images/embeddings.npy")
     alone = LiveIndex(index, Opening())
     with pytest.raises(IndexCorruptError):
@@ -159,14 +172,23 @@ def test_a_later_worker_serves_the_generation_of_the_others(index: Path) -> None
     assert alone.state.generation is None
     with pytest.raises(IndexNotReadyError, match="damaged"):
         alone.searcher()
-    live = LiveIndex(index, Opening(fallback=1))
-    live.try_to_open()
-    assert (live.state.generation, live.state.refused_generation) == (1, 2)
-    assert hits(live) == 6
-    rollback_index(index, 1)
-    live.open()
-    assert live.state == LiveState(1)
-    live.close()
+    with closing(LiveIndex(index, Opening(fallback=1))) as live:
+        live.try_to_open()
+        assert (live.state.generation, live.state.refused_generation) == (1, 2)
+        assert hits(live) == 6
+        rollback_index(index, 1)
+        live.open()
+        assert live.state == LiveState(1)
+
+    def fail(*_: object, **__: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr(FilesSource, "open", fail)  # of the fallback, too
+    with closing(LiveIndex(index, Opening(fallback=1))) as live:
+        live.refresh()
+        assert live.state == LiveState(None, 1, "MemoryError")
+        with pytest.raises(IndexNotReadyError, match="damaged"):
+            live.searcher()
 
 
 def test_an_unreadable_current_is_refused(index: Path, live: LiveIndex) -> None:
@@ -182,50 +204,12 @@ def test_an_unreadable_current_is_refused(index: Path, live: LiveIndex) -> None:
 
 
 def test_a_generation_with_deletions_is_sound(index: Path) -> None:
-    writer = ChangesWriter(index, read_manifest(generation_folder(index, 1)).model.id)
-    writer.delete("images", ["plain", "bike 2?"])
-    writer.close()
-    live = LiveIndex(index, Opening())
-    live.open()
-    assert hits(live) == 4
-    live.close()
-
-
-@pytest.mark.parametrize("fault", [MemoryError(), RuntimeError("std::bad_alloc"), KeyError("a")])
-def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again(
-    index: Path,
-    live: LiveIndex,
-    fault: Exception,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    publish_copy(index, 2)
-    opened = FilesSource.open
-    opens: list[int | None] = []
-
-    def fail(self: FilesSource, *_: object) -> object:
-        opens.append(self.live_number())
-        raise fault
-
-    monkeypatch.setattr(FilesSource, "open", fail)
-    for _ in range(3):
-        live.refresh()  # as before each request: none is answered with the fault
-    assert opens == [2]
-    state = live.state
-    assert (state.generation, state.refused_generation) == (1, 2)
-    assert type(fault).__name__ in (state.refused or "")
-    assert hits(live) == 6
-    with pytest.raises(GenerationRefusedError):
-        live.changer()
-    [record] = caplog.records
-    assert record.levelno == logging.ERROR
-    assert record.exc_info is not None
-
-    monkeypatch.setattr(FilesSource, "open", opened)
-    monkeypatch.setattr(hot_swap.time, "monotonic", lambda: 1e12)
-    live.refresh()
-    assert live.state == LiveState(2)
-    live.changer()
+    model_id = read_manifest(generation_folder(index, 1)).model.id
+    with closing(ChangesWriter(index, model_id)) as writer:
+        writer.delete("images", ["plain", "bike 2?"])
+    with closing(LiveIndex(index, Opening())) as live:
+        live.open()
+        assert hits(live) == 4
 
 
 def test_a_refused_generation_is_tried_again_after_longer_and_longer_waits(
@@ -247,31 +231,6 @@ def test_a_refused_generation_is_tried_again_after_longer_and_longer_waits(
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-def test_a_fallback_that_fails_in_an_unforeseen_way_leaves_nothing(
-    index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object, **__: object) -> object:
-        raise MemoryError
-
-    monkeypatch.setattr(FilesSource, "open", fail)
-    live = LiveIndex(index, Opening(fallback=1))
-    live.refresh()
-    assert live.state == LiveState(None, 1, "MemoryError")
-    with pytest.raises(IndexNotReadyError, match="damaged"):
-        live.searcher()
-    live.close()
-
-
-def replace_folder(index: Path, backup: Path, *, removed: bool) -> None:
-    """Put a copy of a backup in the place of an index, as one who restores it does."""
-    copy = Path(shutil.copytree(backup, index.with_name("copy")))
-    if removed:
-        shutil.rmtree(index)
-    else:
-        index.rename(index.with_name("broken"))
-    copy.rename(index)
-
-
 @pytest.mark.parametrize("removed", [False, True])
 def test_a_replaced_folder_is_searched_and_changed(
     index: Path, tmp_path: Path, removed: bool
@@ -291,7 +250,9 @@ def test_a_replaced_folder_is_searched_and_changed(
         assert known() == {"a"}
         searcher = worker.searcher()
         assert worker.searcher() is searcher
-        replace_folder(index, backup, removed=removed)
+        copy = Path(shutil.copytree(backup, index.with_name("copy")))
+        shutil.rmtree(index) if removed else index.rename(index.with_name("broken"))
+        copy.rename(index)  # as one who restores a backup does
         add("b")
         assert known() == {"a", "b"}
         assert worker.searcher() is not searcher

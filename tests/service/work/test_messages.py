@@ -6,6 +6,8 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -21,10 +23,10 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-async def read_all(connected: socket.socket) -> list[object]:
+async def read_all(connected: socket.socket) -> list[Any]:
     """Read on the service's side until the other end is gone."""
     reader, writer = await asyncio.open_unix_connection(sock=connected)
-    messages: list[object] = []
+    messages: list[Any] = []
     try:
         while True:
             messages.append(await read_message(reader))
@@ -34,48 +36,30 @@ async def read_all(connected: socket.socket) -> list[object]:
         writer.close()
 
 
-def test_messages_of_all_sizes_arrive_in_their_order(
+def test_messages_of_all_sizes_and_threads_arrive_whole_and_in_their_order(
     sockets: tuple[socket.socket, socket.socket],
 ) -> None:
     ours, theirs = sockets
-    sent = [Unwanted(1, 2), Done(3, result=b"x" * 3_000_000), Done(4), Unwanted(5, 6)]
-
-    def send() -> None:
-        wire = Wire(theirs)
-        for message in sent:
-            wire.send(message)
-        theirs.close()
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    assert asyncio.run(read_all(ours)) == sent
-    thread.join()
-
-
-def test_many_threads_send_at_once(sockets: tuple[socket.socket, socket.socket]) -> None:
-    ours, theirs = sockets
     wire = Wire(theirs)
+    sizes = [3_000_000, *(100 * number for number in range(50))]
 
     def send(sender: int) -> None:
-        for number in range(50):
-            wire.send(Done(sender, result=bytes(number * 100)))
+        for size in sizes:
+            wire.send(Done(sender, result=bytes(size)))
 
-    threads = [threading.Thread(target=send, args=(sender,)) for sender in range(4)]
-    for thread in threads:
-        thread.start()
-
-    def close() -> None:
-        for thread in threads:
-            thread.join()
+    def send_all() -> None:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(send, range(4)))
+        wire.send(Unwanted(5, 6))
         theirs.close()
 
-    closing = threading.Thread(target=close)
-    closing.start()
-    messages = asyncio.run(read_all(ours))
-    closing.join()
+    sending = threading.Thread(target=send_all)
+    sending.start()
+    *messages, last = asyncio.run(read_all(ours))
+    sending.join()
+    assert last == Unwanted(5, 6)
     for sender in range(4):
-        lengths = [len(each.result) for each in messages if each.number == sender]  # type: ignore[attr-defined]
-        assert lengths == [100 * number for number in range(50)]
+        assert [len(each.result) for each in messages if each.number == sender] == sizes
 
 
 def test_a_worker_reads_what_the_service_sends(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from aladin_service.settings import ServiceSettings
+from aladin_service.work import process_start
 from aladin_service.work.process_setup import allow_open_files
+from aladin_service.work.worker import WorkerPlan
 
 needs_glibc = pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_stats"), reason="not glibc"
@@ -178,37 +183,47 @@ def test_broken_pictures_write_nothing_to_the_log_once_decoders_are_silent() -> 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 @pytest.mark.parametrize(
-    ("soft", "hard", "expected"),
+    ("before", "expected"),
     [
-        (128, 4096, (856, 4096)),
-        (1024, 4096, (1024, 4096)),
-        (856, 4096, (856, 4096)),
-        (128, 856, (856, 856)),
-        (128, -1, (856, -1)),
-        (-1, -1, (-1, -1)),
-        (128, 500, (500, 500)),
+        ((128, 4096), (856, 4096)),
+        ((1024, 4096), (1024, 4096)),
+        ((856, 4096), (856, 4096)),
+        ((128, 856), (856, 856)),
+        ((128, -1), (856, -1)),
+        ((-1, -1), (-1, -1)),
+        ((128, 500), (500, 500)),
     ],
 )
 def test_a_limit_of_open_files_that_is_too_low_is_raised_as_far_as_allowed(
-    soft: int,
-    hard: int,
+    before: tuple[int, int],
     expected: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     import resource
 
-    limits = [(soft, hard)]
+    limits = [before]
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, chosen: limits.append(chosen))
     allow_open_files(600)
     assert limits[-1] == expected
-    if hard == 500:
-        [record] = caplog.records
-        assert record.levelname == "WARNING"
-        assert record.message.startswith(
-            "600 connections need 856 open files, but the system allows 500:"
-        )
-        assert "ALADIN_MAX_CONNECTIONS" in record.message
-    else:
-        assert not caplog.records
+    warned = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert ["856 open files, but the system allows 500" in each for each in warned] == (
+        [True] if expected[0] == 500 else []
+    )
+
+
+def test_a_start_that_fails_leaves_no_socket(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pair = socket.socketpair()
+
+    def fail(**_: object) -> None:
+        raise OSError("no room for another process")
+
+    monkeypatch.setattr(process_start.socket, "socketpair", lambda: pair)
+    monkeypatch.setattr(process_start, "prepare_processes", lambda *_: None)
+    monkeypatch.setattr(process_start._CONTEXT, "Process", fail)
+    with pytest.raises(OSError, match="no room"):
+        process_start.start_process(WorkerPlan(index=tmp_path, settings=ServiceSettings()))
+    assert [each.fileno() for each in pair] == [-1, -1]

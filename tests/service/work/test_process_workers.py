@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import shutil
 import signal
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aladin_index.encode.source_items import TextItem
 from aladin_index.format.layout import CURRENT, EngineLocation, write_location
-from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex
 from aladin_network.errors import (
@@ -28,17 +23,12 @@ from aladin_network.errors import (
     GenerationRefusedError,
     IndexNotReadyError,
     NoWorkerError,
-    UnknownItemError,
     WorkerDiedError,
 )
-from aladin_network.photos.memory import WithdrawnError, check_wanted
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered
-from aladin_service.settings import ServiceSettings
-from aladin_service.work import crashing_generations, worker_link
-from aladin_service.work import processes as process_workers
+from aladin_service.work import crashing_generations, processes, worker_link
 from aladin_service.work.health import LiveState
-from aladin_service.work.jobs import AddItems, DescribeIndex, GetItem
+from aladin_service.work.jobs import DescribeIndex, GetItem
 from aladin_service.work.messages import UnforeseenError
 from aladin_service.work.process_start import prepare_processes, try_in_process
 from aladin_service.work.processes import ProcessWorkers
@@ -47,61 +37,9 @@ from aladin_service.work.worker import Job, Worker, WorkerPlan
 from aladin_service.work.worker_link import WorkerLink
 from tests.service.searching import search_job
 from tests.service.work.published import publish_copy
+from tests.service.work.running import LONG_S, EndProcess, added, ids, plan_of, running, until
 
 pytestmark = pytest.mark.anyio
-
-Start = Callable[..., AbstractAsyncContextManager[ProcessWorkers]]
-
-# For a worker to be replaced, on a machine that does much else.
-_LONG_S = 30.0
-ADD = AddItems("texts", (TextItem(id="new", text="a red dog"),), "error")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patience() -> AsyncIterator[None]:
-    """Replacing a worker may take longer than usual on a machine that does much else."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process_workers, "_MISSING_S", _LONG_S)
-        yield
-
-
-@asynccontextmanager
-async def running(plan: WorkerPlan) -> AsyncGenerator[ProcessWorkers]:
-    workers = ProcessWorkers(plan, Metrics())
-    try:
-        await workers.start()
-        yield workers
-    finally:
-        await workers.stop()
-
-
-def plan_of(index: Path, **settings: float) -> WorkerPlan:
-    chosen = ServiceSettings(**{"workers": 2, "query_precision": "float32", **settings})
-    return WorkerPlan(index=index, settings=chosen)
-
-
-@pytest.fixture
-def start(index: Path) -> Start:
-    """Starts workers of the index: ``async with start(workers=2) as workers``."""
-    return lambda **settings: running(plan_of(index, **settings))
-
-
-@pytest.fixture(scope="module")
-async def shared(index_folder: Path) -> AsyncIterator[ProcessWorkers]:
-    """Two workers that answer one query at a time; each test leaves both ready."""
-    plan = plan_of(index_folder, max_batch=1, query_threads=1, max_wait_ms=60_000)
-    async with running(plan) as workers:
-        yield workers
-
-
-def ids(answered: Answered) -> list[str]:
-    return [hit["id"] for hit in json.loads(answered.body)["hits"]]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_LONG_S):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:
@@ -113,69 +51,30 @@ def is_alive(pid: int) -> bool:
     return fields[0] != "Z"
 
 
-async def test_workers_share_what_is_added_and_follow_what_is_published(
-    start: Start, index: Path
-) -> None:
-    async with start() as workers:
-        health = workers.health()
-        assert (health.wanted, health.alive, health.generation) == (2, 2, 1)
-        first, second = health.pids.values()
-        answers = await asyncio.gather(
-            *(workers.search(search_job(f"a {n} dog")) for n in range(20))
-        )
-        assert all(len(ids(answer)) == 6 for answer in answers)
-        with pytest.raises(UnknownItemError, match="'nobody'"):
-            await workers.call(GetItem("images", "nobody"))
-
-        # What one worker has added, the next search of either finds.
-        for number in range(6):
-            item = TextItem(id=f"new {number}", text=f"a red dog {number}")
-            await workers.call(AddItems("texts", (item,), "error"))
-            found = await asyncio.gather(*map(workers.search, texts()))
-            assert all(f"new {number}" in ids(answer) for answer in found)
-
-        # So it is with a generation that somebody else publishes.
-        await asyncio.to_thread(compact_index, index, keep=0)
-        found = await asyncio.gather(*map(workers.search, texts()))
-        assert {answer.generation for answer in found} == {2}
-        # A worker that has nothing to do follows as well.
-        await until(lambda: _drop(index))
-        assert workers.health().generation == 2
-    await until(lambda: not is_alive(first) and not is_alive(second))
-
-
-def texts() -> list[Any]:
-    return [search_job(target="texts", k=100) for _ in range(5)]
-
-
-def _drop(index: Path) -> bool:
-    """Compact again; whether nobody has the first generation open any more."""
-    compact_index(index, keep=0)
-    return not (index / "generations" / "000001").exists()
-
-
 async def test_work_that_a_killed_worker_had_not_begun_goes_to_the_other(
-    shared: ProcessWorkers,
+    process_workers: ProcessWorkers,
 ) -> None:
-    victim, other = shared.health().pids.values()
+    victim, other = process_workers.health().pids.values()
     os.kill(victim, signal.SIGSTOP)  # it reads no more: whatever it is sent, it does not begin
-    waiting = [asyncio.create_task(shared.search(search_job(f"dog {n}"))) for n in range(12)]
-    jobs = [asyncio.create_task(shared.call(DescribeIndex())) for _ in range(12)]
+    waiting = [
+        asyncio.create_task(process_workers.search(search_job(f"dog {n}"))) for n in range(12)
+    ]
+    jobs = [asyncio.create_task(process_workers.call(DescribeIndex())) for _ in range(12)]
     await asyncio.sleep(0)
     os.kill(victim, signal.SIGKILL)
-    await until(lambda: not shared.health().ready)
-    assert list(shared.health().pids.values()) == [other]
+    await until(lambda: not process_workers.health().ready)
+    assert list(process_workers.health().pids.values()) == [other]
     answers = await asyncio.gather(*waiting)
     assert all(len(ids(answer)) == 6 for answer in answers)
     assert all(await asyncio.gather(*jobs))
-    await until(lambda: shared.health().ready)
-    assert len(set(shared.health().pids.values()) - {victim, other}) == 1
+    await until(lambda: process_workers.health().ready)
+    assert len(set(process_workers.health().pids.values()) - {victim, other}) == 1
     assert not is_alive(victim)
 
 
 @pytest.mark.slow
-async def test_a_worker_that_hangs_is_killed_and_replaced(start: Start) -> None:
-    async with start(workers=1, job_timeout_s=1.5) as workers:
+async def test_a_worker_that_hangs_is_killed_and_replaced(index: Path) -> None:
+    async with running(plan_of(index, workers=1, job_timeout_s=1.5)) as workers:
         (pid,) = workers.health().pids.values()
         os.kill(pid, signal.SIGSTOP)
         answer = await workers.search(search_job())  # of the next worker
@@ -185,8 +84,7 @@ async def test_a_worker_that_hangs_is_killed_and_replaced(start: Start) -> None:
 
 async def test_a_batch_that_takes_too_long_ends_its_worker(index: Path, tmp_path: Path) -> None:
     # Its status thread goes on to report that it is alive.
-    settings = ServiceSettings(workers=1, job_timeout_s=1.0, query_precision="float32")
-    plan = SlowPlan(index=index, settings=settings, slow=tmp_path / "slow")
+    plan = SlowPlan(**vars(plan_of(index, workers=1, job_timeout_s=1.0)), slow=tmp_path / "slow")
     async with running(plan) as workers:
         (pid,) = workers.health().pids.values()
         (tmp_path / "slow").touch()
@@ -197,43 +95,27 @@ async def test_a_batch_that_takes_too_long_ends_its_worker(index: Path, tmp_path
         assert pid not in workers.health().pids.values()
 
 
-async def test_a_job_that_ends_its_worker_fails_alone(shared: ProcessWorkers) -> None:
-    with pytest.raises(WorkerDiedError):
-        await shared.call(EndWorker())
-    assert not shared.health().ready
-    assert len(ids(await shared.search(search_job()))) == 6
-    await until(lambda: shared.health().ready)
-
-
-async def test_work_and_results_that_cannot_be_sent_fail_alone(shared: ProcessWorkers) -> None:
+async def test_work_and_results_that_cannot_be_sent_fail_alone(
+    process_workers: ProcessWorkers,
+) -> None:
     endless: list[object] = []
     for _ in range(10_000):
         endless = [endless]
-    pids = shared.health().pids
+    pids = process_workers.health().pids
     for _ in range(5):  # more than there are threads for either
         with pytest.raises(RecursionError):
-            await shared.search(search_job(filter={"a": endless}))
+            await process_workers.search(search_job(filter={"a": endless}))
         with pytest.raises(RecursionError):
-            await shared.call(ReturnDeep(endless))
+            await process_workers.call(ReturnDeep(endless))
         with pytest.raises(UnforeseenError, match="RecursionError"):
-            await shared.call(ReturnDeep([]))
-    assert len(ids(await shared.search(search_job()))) == 6
-    assert shared.health().pids == pids
-
-
-async def test_a_job_that_has_begun_hears_that_nobody_waits_for_it(
-    shared: ProcessWorkers, tmp_path: Path
-) -> None:
-    job = asyncio.create_task(shared.call(WaitUntilWithdrawn(tmp_path)))
-    await until((tmp_path / "begun").exists)
-    job.cancel()
-    await until((tmp_path / "withdrawn").exists)
-    assert len(ids(await shared.search(search_job()))) == 6
+            await process_workers.call(ReturnDeep([]))
+    assert len(ids(await process_workers.search(search_job()))) == 6
+    assert process_workers.health().pids == pids
 
 
 @pytest.mark.slow
-async def test_all_are_replaced_when_the_server_of_forks_is_killed(start: Start) -> None:
-    async with start(workers=2) as workers:
+async def test_all_are_replaced_when_the_server_of_forks_is_killed(index: Path) -> None:
+    async with running(plan_of(index, workers=2)) as workers:
         before = set(workers.health().pids.values())
         parents = {Path(f"/proc/{pid}/stat").read_text().split()[3] for pid in before}
         (forks,) = map(int, parents)
@@ -245,10 +127,8 @@ async def test_all_are_replaced_when_the_server_of_forks_is_killed(start: Start)
 
 
 @pytest.mark.slow
-async def test_a_broken_generation_is_reported_while_the_previous_one_answers(
-    start: Start, index: Path
-) -> None:
-    async with start(workers=2) as workers:
+async def test_a_broken_generation_is_reported_while_the_previous_one_answers(index: Path) -> None:
+    async with running(plan_of(index, workers=2)) as workers:
         (index / CURRENT).unlink()
         (index / CURRENT).write_text("no number\n")
         await until(lambda: workers.health().refused is not None)
@@ -264,7 +144,7 @@ async def test_a_broken_generation_is_reported_while_the_previous_one_answers(
 
 
 async def test_without_workers_that_can_be_started_everything_is_refused_until_there_is_one(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits, what another worker was to take over, and what comes then."""
     begin = worker_link.start_process
@@ -279,18 +159,20 @@ async def test_without_workers_that_can_be_started_everything_is_refused_until_t
         return begin(plan)
 
     monkeypatch.setattr(worker_link, "start_process", begin_later)
-    async with start(workers=1, max_batch=1, query_threads=1, max_wait_ms=60_000) as workers:
+    async with running(
+        plan_of(index, workers=1, max_batch=1, query_threads=1, max_wait_ms=60_000)
+    ) as workers:
         assert not workers.health().ready  # it is tried again
         await until(lambda: workers.health().ready)
         (pid,) = workers.health().pids.values()
-        monkeypatch.setattr(process_workers, "_MISSING_S", 1.0)
+        monkeypatch.setattr(processes, "_MISSING_S", 1.0)
         broken.append(True)
         os.kill(pid, signal.SIGSTOP)  # some are sent to it, and it does not begin
         waiting = [asyncio.create_task(workers.search(search_job(f"dog {n}"))) for n in range(6)]
         waiting += [asyncio.create_task(workers.call(DescribeIndex())) for _ in range(6)]
         await asyncio.sleep(0.05)
         os.kill(pid, signal.SIGKILL)
-        async with asyncio.timeout(_LONG_S):
+        async with asyncio.timeout(LONG_S):
             results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(result) for result in results] == [NoWorkerError] * 12
         assert isinstance(workers.refusal("text"), NoWorkerError)
@@ -339,16 +221,11 @@ def test_a_worker_that_refuses_what_another_has_opened_is_behind(
 
 @dataclass(frozen=True, kw_only=True)
 class DeadlyPlan(WorkerPlan):
-    """Of workers that end by a fault of native code when they open generation 2.
-
-    Attributes:
-        damage: a file; they end for as long as it is there.
-    """
+    """Of workers that end by a fault of native code at generation 2 while a file is there."""
 
     damage: Path
 
     def make(self, *arguments: Any) -> Worker:
-        """Make the worker."""
         opened, damage = FilesSource.open, self.damage
 
         def open_or_end(
@@ -386,8 +263,7 @@ def damage(index: Path, tmp_path: Path) -> tuple[DeadlyPlan, Path]:
     """A plan of workers that die at generation 2, and the file that makes them."""
     file = tmp_path / "damage"
     file.touch()
-    settings = ServiceSettings(workers=2, query_precision="float32")
-    return DeadlyPlan(index=index, settings=settings, damage=file), file
+    return DeadlyPlan(**vars(plan_of(index)), damage=file), file
 
 
 async def test_a_generation_that_crashes_workers_is_refused_until_a_trial_opens_it(
@@ -398,7 +274,7 @@ async def test_a_generation_that_crashes_workers_is_refused_until_a_trial_opens_
 ) -> None:
     monkeypatch.setattr(crashing_generations, "_FIRST_RETRY_S", 0.5)
     monkeypatch.setattr(crashing_generations, "_LONGEST_RETRY_S", 0.5)
-    caplog.set_level(logging.INFO, process_workers.__name__)
+    caplog.set_level(logging.INFO, processes.__name__)
     plan, file = damage
     async with running(plan) as workers:
         assert workers.health().generation == 1
@@ -409,7 +285,7 @@ async def test_a_generation_that_crashes_workers_is_refused_until_a_trial_opens_
         assert "000002: a process died while opening it (SIGSEGV)" in (health.refused or "")
         assert (await workers.search(search_job())).generation == 1
         with pytest.raises(GenerationRefusedError):
-            await workers.call(ADD)
+            await workers.call(added("new"))
         # It is tried again, and no worker ends by that.
         await until(lambda: "trial of the published generation ended: SIGSEGV" in caplog.text)
         assert workers.health() == health
@@ -418,7 +294,7 @@ async def test_a_generation_that_crashes_workers_is_refused_until_a_trial_opens_
         await until(lambda: workers.health().generation == 2 and workers.health().ready)
         assert workers.health().refused is None
         assert workers.health().pids == health.pids
-        await workers.call(ADD)
+        await workers.call(added("new"))
 
 
 async def test_a_service_that_starts_with_a_deadly_generation_reports_that_none_is_live(
@@ -442,25 +318,25 @@ async def test_a_service_that_starts_with_a_deadly_generation_reports_that_none_
 
 
 async def test_a_generation_at_which_workers_crash_again_and_again_gives_way_to_the_previous_one(
-    start: Start, index: Path
+    index: Path,
 ) -> None:
-    async with start() as workers:
+    async with running(plan_of(index)) as workers:
         with pytest.raises(WorkerDiedError):  # there is none before: nothing could be better
-            await workers.call(EndWorker(signal.SIGSEGV))
+            await workers.call(EndProcess(signal.SIGSEGV))
         await until(lambda: workers.health().ready)
         await asyncio.to_thread(publish_copy, index, 2)
         await until(lambda: workers.health().generation == 2)
-        await workers.call(ADD)
+        await workers.call(added("new"))
         for _ in range(3):
             await until(lambda: workers.health().ready and workers.health().generation == 2)
             await workers.call(DescribeIndex())
             with pytest.raises(WorkerDiedError):
-                await workers.call(EndWorker(signal.SIGSEGV))
+                await workers.call(EndProcess(signal.SIGSEGV))
         await until(lambda: workers.health().ready and workers.health().generation == 1)
         assert "3 processes died while searching it" in (workers.health().refused or "")
         assert (await workers.search(search_job())).generation == 1
         with pytest.raises(GenerationRefusedError):
-            await workers.call(ADD)
+            await workers.call(added("new"))
         await asyncio.to_thread(publish_copy, index, 3)
         await until(lambda: workers.health().generation == 3 and workers.health().refused is None)
 
@@ -471,29 +347,11 @@ class ReturnDeep(Job[object]):
 
     content: object
 
-    def run(self, worker: Worker) -> object:
-        """Return lists in lists."""
-        del worker
+    def run(self, worker: Worker) -> object:  # noqa: ARG002
         result: list[object] = []
         for _ in range(10_000):
             result = [result]
         return result
-
-
-@dataclass(frozen=True)
-class EndWorker(Job[None]):
-    """Ends the process that does it.
-
-    Attributes:
-        by: a signal; without a word, as when memory is short, or by a fault of native code.
-    """
-
-    by: signal.Signals = signal.SIGKILL
-
-    def run(self, worker: Worker) -> None:
-        """End."""
-        del worker
-        signal.raise_signal(self.by)
 
 
 @pytest.mark.cluster
@@ -511,21 +369,3 @@ async def test_workers_start_while_the_engine_is_away(index: Path, tmp_path: Pat
             await workers.search(search_job())
         with pytest.raises(EngineUnavailableError):
             await workers.call(GetItem("images", "plain"))
-
-
-@dataclass(frozen=True)
-class WaitUntilWithdrawn(Job[None]):
-    """Ends when nobody waits for it, and says so in a file."""
-
-    folder: Path
-
-    def run(self, worker: Worker) -> None:  # noqa: ARG002
-        (self.folder / "begun").touch()
-        end_s = time.monotonic() + _LONG_S
-        while time.monotonic() < end_s:
-            try:
-                check_wanted()
-            except WithdrawnError:
-                (self.folder / "withdrawn").touch()
-                raise
-            time.sleep(0.01)

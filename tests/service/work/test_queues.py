@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -13,8 +12,9 @@ import pytest
 from aladin_network.errors import ImageError, NoWorkerError, OverloadedError, ShuttingDownError
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.queues import JobQueue, Queues
+from aladin_service.work.queues import JobQueue
 from aladin_service.work.worker import Job, JobQueueName, Worker
+from aladin_service.work.workers import Queues
 
 pytestmark = pytest.mark.anyio
 
@@ -48,14 +48,6 @@ class Change(Nothing):
         return "write"
 
 
-@pytest.fixture
-def no_collections() -> Iterator[None]:
-    """What is gone has gone by itself."""
-    gc.disable()
-    yield
-    gc.enable()
-
-
 async def serve(queue: JobQueue, jobs: int) -> None:
     """Do so many jobs, as a worker would."""
     for _ in range(jobs):
@@ -67,20 +59,22 @@ async def serve(queue: JobQueue, jobs: int) -> None:
             taken.finish(error)
 
 
-@pytest.mark.usefixtures("no_collections")
 async def test_a_refused_photo_leaves_memory_when_its_client_has_the_error() -> None:
     queue = JobQueue("read", 1)
     worker = asyncio.create_task(serve(queue, 1))
     photo = Photo()
-    gone = weakref.ref(photo)
-    job = Refuse(photo)
+    gone, job = weakref.ref(photo), Refuse(photo)
     del photo
-    with pytest.raises(ImageError, match="damaged"):
-        await queue.answer(job)
-    del job
-    await worker
-    await asyncio.sleep(0)  # what woke this task up refers to the error
-    assert gone() is None
+    gc.disable()  # what is gone has gone by itself
+    try:
+        with pytest.raises(ImageError, match="damaged"):
+            await queue.answer(job)
+        del job
+        await worker
+        await asyncio.sleep(0)  # what woke this task up refers to the error
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("most", "workers", "accepted"), [(0, 0, 0), (0, 1, 1), (1, 3, 4)])
@@ -90,12 +84,9 @@ async def test_as_many_jobs_are_accepted_as_workers_are_free_and_some_may_wait(
     queue = JobQueue("read", most)
     serving = [asyncio.create_task(serve(queue, 2)) for _ in range(workers)]
     await asyncio.sleep(0)  # each waits for a job
-    burst = await asyncio.gather(
-        *(queue.answer(Nothing()) for _ in range(6)), return_exceptions=True
-    )
-    assert [type(each) for each in burst] == [type(None)] * accepted + [OverloadedError] * (
-        6 - accepted
-    )
+    jobs = (queue.answer(Nothing()) for _ in range(6))
+    outcomes = [type(each) for each in await asyncio.gather(*jobs, return_exceptions=True)]
+    assert outcomes == [type(None)] * accepted + [OverloadedError] * (6 - accepted)
     await asyncio.gather(*(queue.answer(Nothing()) for _ in range(2 * workers - accepted)))
     await asyncio.gather(*serving)
 
@@ -129,16 +120,27 @@ async def test_a_job_withdrawn_in_the_same_turn_is_passed_over() -> None:
     await kept
 
 
-async def test_a_full_or_closed_queue_affects_no_other() -> None:
+async def test_a_full_or_closed_queue_or_a_missing_worker_refuses_what_comes_and_what_waits() -> (
+    None
+):
     queues = Queues(ServiceSettings(max_waiting=1), Metrics())
     waiting = asyncio.create_task(queues.call(Nothing()))
     await asyncio.sleep(0)
     with pytest.raises(OverloadedError):
         await queues.call(Nothing())
     worker = asyncio.create_task(serve(queues.jobs["write"], 1))
-    await queues.call(Change())
+    await queues.call(Change())  # another queue has its own room
     await worker
     assert not waiting.done()
+    queues.set_worker_missing(True)
+    for refused in (waiting, queues.call(Nothing())):
+        with pytest.raises(NoWorkerError):
+            await refused
+    queues.set_worker_missing(False)
+    again = asyncio.create_task(queues.call(Nothing()))
+    await serve(queues.jobs["read"], 1)
+    await again
+    waiting = asyncio.create_task(queues.call(Nothing()))
     idle = asyncio.create_task(queues.jobs["write"].next_job())
     await asyncio.sleep(0)
     queues.close()
@@ -148,28 +150,10 @@ async def test_a_full_or_closed_queue_affects_no_other() -> None:
             await refused
 
 
-async def test_without_workers_what_waits_and_what_comes_is_refused_until_there_is_one() -> None:
-    queues = Queues(ServiceSettings(), Metrics())
-    waiting = asyncio.create_task(queues.call(Nothing()))
-    await asyncio.sleep(0)
-    queues.set_worker_missing(True)
-    for refused in (waiting, queues.call(Nothing())):
-        with pytest.raises(NoWorkerError):
-            await refused
-    queues.set_worker_missing(False)
-    again = asyncio.create_task(queues.call(Nothing()))
-    await serve(queues.jobs["read"], 1)
-    await again
-
-
 def test_each_thread_of_a_worker_has_a_queue_and_slow_jobs_have_shorter_ones() -> None:
     queues = Queues(ServiceSettings(query_threads=2, max_waiting=1000), Metrics())
     assert [name.partition("-")[0] for name in queues.takes()] == (
         ["query"] * 2 + ["read"] * 4 + ["picture"] * 2 + ["original"] * 2 + ["write"] * 2
     )
-    assert {name: queue._most for name, queue in queues.jobs.items()} == {
-        "read": 1000,
-        "picture": 64,
-        "original": 16,
-        "write": 1000,
-    }
+    most = {name: queue._most for name, queue in queues.jobs.items()}
+    assert most == {"read": 1000, "picture": 64, "original": 16, "write": 1000}

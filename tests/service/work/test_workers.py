@@ -1,59 +1,233 @@
-"""Threads that answer what waits: they die, they are replaced, and they finish what they took."""
+"""What threads and processes have in common as workers; and what is special to threads."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import aladin_service.work.workers as thread_workers
+import aladin_service.work.workers as thread_module
+from aladin_index.format.layout import CURRENT
+from aladin_index.generations.compact import compact_index
 from aladin_network.errors import (
     IndexNotReadyError,
     InputError,
     OverloadedError,
     ShuttingDownError,
+    TextTooLongError,
+    UnknownItemError,
     WorkerDiedError,
 )
-from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, SearchJob, TextQuery, WorkAnswer
-from aladin_service.settings import ServiceSettings
 from aladin_service.work.jobs import GetItem
-from aladin_service.work.worker import IsWanted, Job, Worker, WorkerPlan
+from aladin_service.work.messages import UnforeseenError
+from aladin_service.work.worker import IsWanted, Job, Worker
 from aladin_service.work.workers import ThreadWorkers, WorkerThread
 from tests.service.searching import search_job
+from tests.service.work.running import Fail, Hold, added, ids, plan_of, running, until
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["thread_workers", "process_workers"])
+def workers(request: pytest.FixtureRequest) -> Any:
+    """Both kinds of workers, which a test leaves ready."""
+    return request.getfixturevalue(request.param)
+
+
+async def test_queries_and_jobs_get_their_own_answers_and_errors(workers: Any) -> None:
+    texts = ["a dog", "dog " * 100, *(f"a {number} dog" for number in range(10))]
+    answers = await asyncio.gather(
+        *(workers.search(search_job(text)) for text in texts), return_exceptions=True
+    )
+    assert isinstance(answers.pop(1), TextTooLongError)
+    assert [len(ids(answer)) for answer in answers] == [6] * 11
+    assert (await workers.call(GetItem("images", "plain"))).id == "plain"
+    with pytest.raises(UnknownItemError, match="'nobody'"):
+        await workers.call(GetItem("images", "nobody"))
+    with pytest.raises((ZeroDivisionError, UnforeseenError)):
+        await workers.call(Fail())
+    health = workers.health()
+    assert (health.ready, health.alive, health.generation) == (True, health.wanted, 1)
+
+
+async def test_long_jobs_do_not_delay_queries_and_are_refused_when_too_many_wait(
+    workers: Any, tmp_path: Path
+) -> None:
+    threads = 4 if isinstance(workers, ThreadWorkers) else 8
+    holds = [Hold(tmp_path, str(number)) for number in range(threads + 12)]
+    jobs = [asyncio.create_task(workers.call(hold)) for hold in holds]
+    try:
+        await until(lambda: len(list(tmp_path.glob("* begun"))) == threads)
+        with pytest.raises(OverloadedError):
+            await workers.call(Hold(tmp_path))
+        assert len(ids(await workers.search(search_job()))) == 6
+        jobs.pop().cancel()
+        await asyncio.sleep(0)
+        jobs.append(asyncio.create_task(workers.call(Hold(tmp_path, "in the place"))))
+        await asyncio.sleep(0)
+    finally:
+        (tmp_path / "go on").touch()
+    assert await asyncio.gather(*jobs) == ["done"] * len(holds)
+    assert not (tmp_path / f"{len(holds) - 1} begun").exists()
+
+
+async def test_a_job_that_has_begun_hears_that_nobody_waits_for_it(
+    workers: Any, tmp_path: Path
+) -> None:
+    job = asyncio.create_task(workers.call(Hold(tmp_path)))
+    await until((tmp_path / "hold begun").exists)
+    job.cancel()
+    await until((tmp_path / "hold withdrawn").exists)
+    assert len(ids(await workers.search(search_job()))) == 6
+
+
+async def test_a_job_that_ends_its_worker_fails_alone(workers: Any) -> None:
+    with pytest.raises(WorkerDiedError):
+        await workers.call(Fail(SystemExit))
+    assert not workers.health().ready
+    assert workers.health().alive == workers.health().wanted - 1
+    assert len(ids(await workers.search(search_job()))) == 6
+    await until(lambda: workers.health().ready)
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+async def test_what_is_added_or_published_is_found_by_the_next_search_until_all_is_stopped(
+    kind: Any, index: Path
+) -> None:
+    async with running(plan_of(index), kind) as workers:
+        texts = [search_job(target="texts", k=100) for _ in range(5)]
+        for name in ("first", "second", "third"):
+            await workers.call(added(name))
+            found = await asyncio.gather(*map(workers.search, texts))
+            assert all(name in ids(answer) for answer in found)
+        await asyncio.to_thread(compact_index, index, keep=0)
+        found = await asyncio.gather(*map(workers.search, texts))
+        assert {answer.generation for answer in found} == {2}
+        if kind == "processes":  # one that has nothing to do follows as well
+            await until(lambda: _is_dropped(index, 1))
+        # What cannot be opened is refused.
+        (index / CURRENT).unlink()
+        (index / CURRENT).write_text("no number\n")
+        with suppress(OSError):
+            await workers.search(texts[0])
+        await until(lambda: workers.health().refused is not None)
+        health = workers.health()
+        assert (health.ready, health.generation) == (True, 2)
+        assert "no number" in (health.refused or "")
+        assert (await workers.search(texts[0])).generation == 2
+        await workers.stop()
+        for refused in (workers.search(texts[0]), workers.call(added("late"))):
+            with pytest.raises(ShuttingDownError):
+                await refused
+
+
+def _is_dropped(index: Path, number: int) -> bool:
+    """Compact again; whether nobody has a generation open any more."""
+    compact_index(index, keep=0)
+    return not (index / "generations" / f"{number:06}").exists()
+
+
+# Threads only from here.
 
 Answers = list[WorkAnswer | Exception | None]
 
 
-@dataclass(frozen=True)
-class Hold(Job[str]):
-    """Occupies its thread until it is let go."""
+async def test_without_an_index_queries_fail_and_the_workers_are_not_ready(tmp_path: Path) -> None:
+    async with running(plan_of(tmp_path / "nothing"), "threads") as workers:
+        with pytest.raises(IndexNotReadyError):
+            await workers.search(search_job())
+        assert not workers.health().ready
 
-    begun: threading.Event = field(default_factory=threading.Event)
-    go_on: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, worker: Worker) -> str:  # noqa: ARG002
+class Slow:
+    """A worker's `answer` that waits, notes what it takes, and may end its thread instead."""
+
+    def __init__(self, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.taken: list[str] = []
+        self.dies = False
+        self._answer: Callable[..., Answers] = worker.answer
+        monkeypatch.setattr(worker, "answer", self.answer)
+
+    def answer(self, searcher: object, jobs: list[SearchJob], is_wanted: IsWanted) -> Answers:
+        self.taken += [job.query.text for job in jobs if isinstance(job.query, TextQuery)]
+        if self.dies:
+            raise SystemExit
         self.begun.set()
         assert self.go_on.wait(10)
-        return "done"
+        return self._answer(searcher, jobs, is_wanted)
 
 
-class Die(Job[None]):
-    """Ends its thread."""
+async def test_a_dead_thread_fails_its_batch_is_reported_and_replaced(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = plan_of(index_folder, query_threads=1)
+    async with running(plan, "threads") as workers:
+        slow = Slow(workers._worker, monkeypatch)
+        slow.dies = True
+        failed = await asyncio.gather(
+            *(workers.search(search_job(name)) for name in "ab"), return_exceptions=True
+        )
+        assert [type(each) for each in failed] == [WorkerDiedError] * 2
+        assert slow.taken == ["a", "b"]
+        assert not workers.health().ready
+        slow.dies = False
+        slow.go_on.set()
+        assert isinstance(await workers.search(search_job("c")), Answered)
+        assert workers.health().ready
+    assert "thread query-0 ends" in caplog.text
 
-    def run(self, worker: Worker) -> None:  # noqa: ARG002
-        raise SystemExit
+
+async def test_stopping_finishes_what_runs_and_the_queries_that_wait(
+    index_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(index_folder, query_threads=1, max_wait_ms=60_000)
+    async with running(plan, "threads") as workers:
+        slow = Slow(workers._worker, monkeypatch)
+        job = asyncio.create_task(workers.call(Hold(tmp_path)))
+        tasks = [asyncio.create_task(workers.search(search_job("runs")))]
+        await until(lambda: slow.begun.is_set() and (tmp_path / "hold begun").exists())
+        tasks += [asyncio.create_task(workers.search(search_job(name))) for name in "abc"]
+        await asyncio.sleep(0)
+        tasks.pop(1).cancel()
+        ending = asyncio.create_task(workers.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(ShuttingDownError):
+            await workers.search(search_job("too late"))
+        assert not ending.done()
+        (tmp_path / "go on").touch()
+        slow.go_on.set()
+        assert all(isinstance(answer, Answered) for answer in await asyncio.gather(*tasks))
+        assert await job == "done"
+        assert slow.taken == ["runs", "b", "c"]
+        await ending
+        with pytest.raises(IndexNotReadyError):
+            workers._worker.live.searcher()  # closed
+
+
+async def test_stopping_cancels_work_that_does_not_end(
+    index_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(thread_module, "_STOP_S", 0.05)
+    async with running(plan_of(index_folder), "threads") as workers:
+        job = asyncio.create_task(workers.call(Hold(tmp_path)))
+        await until((tmp_path / "hold begun").exists)
+        await workers.stop()
+        assert "shutdown timeout (0.05 s)" in caplog.text
+        (tmp_path / "go on").touch()
+        job.cancel()
 
 
 class Photo:
@@ -70,206 +244,18 @@ class Refuse(Job[None]):
         raise InputError("damaged")
 
 
-class Fail(Job[None]):
-    """Fails as nobody foresaw."""
-
-    def run(self, worker: Worker) -> None:  # noqa: ARG002
-        raise ZeroDivisionError
-
-
-@asynccontextmanager
-async def running(index: Path, **settings: Any) -> AsyncGenerator[tuple[ThreadWorkers, Worker]]:
-    chosen = ServiceSettings(**settings)
-    worker = WorkerPlan(index=index, settings=chosen).make()
-    workers = ThreadWorkers(worker, chosen, Metrics())
-    async with asyncio.timeout(30):
-        await workers.start()
-        try:
-            yield workers, worker
-        finally:
-            await workers.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
-async def test_queries_and_jobs_are_answered(index_folder: Path, image_ids: list[str]) -> None:
-    async with running(index_folder) as (workers, _):
-        answered = await workers.search(search_job(k=1))
-        assert len(json.loads(answered.body)["hits"]) == 1
-        assert (await workers.call(GetItem("images", image_ids[0]))).id == image_ids[0]
-        health = workers.health()
-        assert health.ready
-        assert (health.alive, health.generation) == (health.wanted, 1)
-
-
-async def test_without_an_index_queries_fail_and_the_workers_are_not_ready(tmp_path: Path) -> None:
-    async with running(tmp_path / "nothing") as (workers, _):
-        with pytest.raises(IndexNotReadyError):
-            await workers.search(search_job(k=1))
-        assert not workers.health().ready
-
-
-async def test_a_query_cancelled_while_it_waits_is_not_answered(
-    index_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(index_folder, query_threads=1, max_wait_ms=60_000) as (workers, worker):
-        begun, go_on = threading.Event(), threading.Event()
-        real, taken = worker.answer, list[str]()
-
-        def slow(searcher: object, jobs: list[SearchJob], is_wanted: IsWanted) -> Answers:
-            taken.extend(job.query.text for job in jobs if isinstance(job.query, TextQuery))
-            begun.set()
-            assert go_on.wait(10)
-            return real(searcher, jobs, is_wanted)
-
-        monkeypatch.setattr(worker, "answer", slow)
-        first = asyncio.create_task(workers.search(search_job("first", k=1)))
-        await asyncio.to_thread(begun.wait, 10)
-        waiting = [
-            asyncio.create_task(workers.search(search_job(name, k=1))) for name in ("b", "c")
-        ]
-        await asyncio.sleep(0)
-        waiting[0].cancel()
-        go_on.set()
-        await asyncio.gather(first, waiting[1])
-        assert taken == ["first", "c"]
-
-
-async def test_a_dead_thread_fails_its_batch_is_reported_and_replaced(
-    index_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(thread_workers, "_RESTART_S", 0.0)
-    async with running(index_folder, query_threads=1) as (workers, worker):
-        real = worker.answer
-
-        def die(_: object, jobs: list[SearchJob], __: IsWanted) -> Answers:
-            assert len(jobs) == 2
-            raise SystemExit
-
-        begun = asyncio.Event()
-        monkeypatch.setattr(worker, "answer", die)
-        restart = asyncio.Event()
-
-        async def wait_for_restart(_: float) -> None:
-            begun.set()
-            await restart.wait()
-
-        with monkeypatch.context() as patch:
-            patch.setattr(thread_workers.asyncio, "sleep", wait_for_restart)
-            tasks = [
-                asyncio.create_task(workers.search(search_job(name, k=1))) for name in ("a", "b")
-            ]
-            first, second = await asyncio.gather(*tasks, return_exceptions=True)
-            await begun.wait()
-        assert isinstance(first, WorkerDiedError)
-        assert isinstance(second, WorkerDiedError)
-        assert not workers.health().ready
-        assert workers.health().alive == workers.health().wanted - 1
-        monkeypatch.setattr(worker, "answer", real)
-        waiting = asyncio.create_task(workers.search(search_job("c", k=1)))
-        restart.set()
-        assert isinstance(await waiting, Answered)
-        assert workers.health().ready
-    assert "thread query-0 ends" in caplog.text
-
-
-async def test_a_dead_job_thread_fails_its_job_alone(
-    index_folder: Path, image_ids: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(thread_workers, "_RESTART_S", 0.0)
-    async with running(index_folder) as (workers, _):
-        with pytest.raises(WorkerDiedError):
-            await workers.call(Die())
-        with pytest.raises(ZeroDivisionError):
-            await workers.call(Fail())
-        for _ in range(10):
-            await workers.call(GetItem("images", image_ids[0]))
-        await until(lambda: workers.health().ready)
-
-
-async def test_a_refused_photo_is_gone_with_its_refusal(index_folder: Path) -> None:
-    async with running(index_folder) as (workers, _):
-        gc.disable()  # what is gone has gone by itself
-        try:
-            photo = Photo()
-            gone = weakref.ref(photo)
-            job = Refuse(photo)
-            del photo
-            with pytest.raises(InputError, match="damaged"):
-                await workers.call(job)
-            del job
-            await until(lambda: gone() is None)
-        finally:
-            gc.enable()
-
-
-async def test_long_jobs_do_not_delay_queries_and_are_refused_when_too_many_wait(
-    index_folder: Path,
-) -> None:
-    async with running(index_folder, query_threads=1, max_waiting=1) as (workers, _):
-        holds = [Hold() for _ in range(4)]
-        tasks: list[asyncio.Task[str]] = []
-        for hold in holds:
-            tasks.append(asyncio.create_task(workers.call(hold)))
-            await until(hold.begun.is_set)
-        tasks.append(asyncio.create_task(workers.call(Hold(go_on=holds[0].go_on))))
-        await asyncio.sleep(0)
-        with pytest.raises(OverloadedError):
-            await workers.call(Hold())
-        assert isinstance(await workers.search(search_job(k=1)), Answered)
-        for hold in holds:
-            hold.go_on.set()
-        assert await asyncio.gather(*tasks) == ["done"] * 5
-
-
-async def test_stopping_finishes_what_runs_and_the_queries_that_wait(
-    index_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(index_folder, query_threads=1, max_wait_ms=60_000) as (workers, worker):
-        begun, go_on = threading.Event(), threading.Event()
-        real = worker.answer
-
-        def slow(searcher: object, jobs: list[SearchJob], is_wanted: IsWanted) -> Answers:
-            begun.set()
-            assert go_on.wait(10)
-            return real(searcher, jobs, is_wanted)
-
-        monkeypatch.setattr(worker, "answer", slow)
-        hold = Hold()
-        job = asyncio.create_task(workers.call(hold))
-        tasks = [asyncio.create_task(workers.search(search_job("runs", k=1)))]
-        await until(lambda: begun.is_set() and hold.begun.is_set())
-        tasks += [asyncio.create_task(workers.search(search_job("waits", k=1))) for _ in range(3)]
-        await asyncio.sleep(0)
-        ending = asyncio.create_task(workers.stop())
-        await asyncio.sleep(0)
-        with pytest.raises(ShuttingDownError):
-            await workers.search(search_job("too late", k=1))
-        assert not ending.done()
-        hold.go_on.set()
-        go_on.set()
-        assert all(isinstance(answer, Answered) for answer in await asyncio.gather(*tasks))
-        assert await job == "done"
-        await ending
-        with pytest.raises(IndexNotReadyError):
-            worker.live.searcher()  # closed
-
-
-async def test_stopping_cancels_work_that_does_not_end(
-    index_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(thread_workers, "_STOP_S", 0.05)
-    hold = Hold()
-    async with running(index_folder) as (workers, _):
-        job = asyncio.create_task(workers.call(hold))
-        await until(hold.begun.is_set)
-        await workers.stop()
-        assert "shutdown timeout (0.05 s)" in caplog.text
-        hold.go_on.set()
-        job.cancel()
+async def test_a_refused_photo_is_gone_with_its_refusal(thread_workers: ThreadWorkers) -> None:
+    gc.disable()  # what is gone has gone by itself
+    try:
+        photo = Photo()
+        gone, job = weakref.ref(photo), Refuse(photo)
+        del photo
+        with pytest.raises(InputError, match="damaged"):
+            await thread_workers.call(job)
+        del job
+        await until(lambda: gone() is None)
+    finally:
+        gc.enable()
 
 
 async def test_a_thread_runs_one_function_after_the_other_and_returns_errors() -> None:
