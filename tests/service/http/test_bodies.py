@@ -31,7 +31,7 @@ from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.queues import QueryQueue
+from aladin_service.work.admission import QueryQueue
 from aladin_service.work.workers import Workers
 from tests.service.http.conftest import JSON, Service, http_scope, told
 

@@ -28,8 +28,8 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import EncodedDocument, EncodeJob
 from aladin_service.settings import ServiceSettings
+from aladin_service.work.admission import QueryQueue
 from aladin_service.work.processes import ProcessWorkers
-from aladin_service.work.queues import QueryQueue
 from aladin_service.work.worker import WorkerPlan
 from tests.conftest import made_up_calibration, tiny_model
 from tests.service.http.conftest import Service, b64, data_url, opened, told
