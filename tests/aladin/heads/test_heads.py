@@ -13,7 +13,6 @@ from aladin_network.config import AlignmentHeadConfig, MatchingHeadConfig
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ConfigError
 from aladin_network.heads.alignment import AlignmentHead
-from aladin_network.heads.layers import TransformerStack
 from aladin_network.heads.matching import MatchingHead
 
 LENGTHS = (5, 3, 2)
@@ -136,6 +135,7 @@ def test_matching_shares_its_layers_and_not_its_projections(batch: Features) -> 
 def test_impossible_heads_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         match(**options)
+
+
+def test_towers_of_different_widths_are_joined_by_projections() -> None:
     assert match(8, 6, layers=0, dim=4).dim == 4
-    with pytest.raises(ConfigError, match="width 8 is not a multiple of 3"):
-        TransformerStack(8, 1, 3, 16, 0.0)
