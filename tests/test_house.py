@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -40,17 +41,19 @@ def test_every_rule_is_tested(rules: dict[str, Rule]) -> None:
 
 
 @pytest.fixture(scope="module")
-def requests() -> dict[bool, RequestCalls]:
+def requests(exported_checkpoint: Path, tiny_checkpoint: Path) -> dict[bool, RequestCalls]:
     """Our functions that requests run through, by whether graphs compute the network.
 
     They are recorded in processes of their own: caches that other tests have filled change the way.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("ALADIN_RUNTIME")
-        by_torch = partial(record_requests, by_graphs=False)
+        models = {True: exported_checkpoint, False: tiny_checkpoint}
         return {
-            True: in_fresh_process(record_requests, ROOT),
-            False: in_fresh_process(by_torch, ROOT),
+            by_graphs: in_fresh_process(
+                partial(record_requests, by_graphs=by_graphs, model=model), ROOT
+            )
+            for by_graphs, model in models.items()
         }
 
 

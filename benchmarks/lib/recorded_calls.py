@@ -138,12 +138,15 @@ class CallRecorder:
         return ours
 
 
-def record_requests(root: Path, *, by_graphs: bool = True) -> RequestCalls:
+def record_requests(
+    root: Path, *, by_graphs: bool = True, model: Path | None = None
+) -> RequestCalls:
     """Serve a small index of random photos by the real application, and record its requests.
 
     Args:
         root: Root of the repository.
         by_graphs: Whether graphs compute the network, the fastest way of a query, or torch.
+        model: Small checkpoint, with its graphs if they compute; without one, it is made.
 
     Raises:
         SystemExit: If the installed packages are not those of the repository, whose functions are
@@ -157,11 +160,13 @@ def record_requests(root: Path, *, by_graphs: bool = True) -> RequestCalls:
         )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        save_small_network(folder / "model")
-        if by_graphs:
-            export_graphs(folder / "model")
+        if model is None:
+            model = folder / "model"
+            save_small_network(model)
+            if by_graphs:
+                export_graphs(model)
         photos = write_photos(folder / "photos", _ITEMS)
-        build_index(folder / "model", folder / "index", photos, make_texts(_ITEMS))
+        build_index(model, folder / "index", photos, make_texts(_ITEMS))
         return asyncio.run(_record(folder / "index", CallRecorder(root, tuple(PACKAGES))))
 
 

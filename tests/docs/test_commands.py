@@ -68,7 +68,7 @@ STANDS_FOR = {
 
 # Beginnings of commands that are parsed and not run, after `STANDS_FOR`.
 NOT_RUN = {
-    "aladin demo": "minutes, and serves; tests/service/demo/test_run.py runs a part of it",
+    "aladin demo": "minutes, and serves; tests/service/demo runs a part of it",
     "aladin photos FOLDER": "serves until it is stopped",
     "aladin photos {home}/Pictures": "serves until it is stopped",
     "aladin photos --remove": "needs a library, which `aladin photos FOLDER` makes",
@@ -85,7 +85,7 @@ NOT_RUN = {
     "aladin compare": "hours",
     "aladin calibrate RUN/checkpoint DATA.jsonl --split selection": "needs the run of Flickr8k",
     "aladin calibrate RUN/checkpoint DATA.jsonl --index": "needs a network that finds something; "
-    "tests/service/commands/test_calibrate.py runs it",
+    "tests/service/commands/test_calibrate_and_correct.py runs it",
     "aladin convert towers openai/": "needs the hub",
     "aladin convert oscar": "needs OSCAR's weights",
     "aladin convert aladin": "needs ALADIN's and OSCAR's weights",

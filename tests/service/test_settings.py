@@ -13,63 +13,43 @@ from aladin_network.errors import ConfigError
 from aladin_service.settings import ServiceSettings, read_settings
 
 
-def test_the_environment_sets_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALADIN_MAX_IMAGE_PIXELS", "1000")
-    monkeypatch.setenv("ALADIN_MAX_IMAGE_BYTES", "2000")
-    monkeypatch.setenv("ALADIN_WORKERS", "3")
+def set_all(patch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name, value in variables.items():
+        patch.setenv(f"ALADIN_{name}", value)
+
+
+def test_the_environment_sets_limits_and_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, MAX_IMAGE_PIXELS="1000", MAX_IMAGE_BYTES="2000", WORKERS="3")
+    set_all(monkeypatch, ALLOWED_HOSTS="search.example.org, aladin,", CORS_ORIGINS="")
+    # Of `aladin search --url`, and of `make test-browser`.
+    set_all(monkeypatch, API_KEY="key", CHROMIUM="chromium")
     settings = read_settings()
     assert settings.workers == 3
     assert (settings.image_limits.max_pixels, settings.image_limits.max_bytes) == (1000, 2000)
-
-
-def test_impossible_limits_are_named_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALADIN_WORKERS", "0")
-    monkeypatch.setenv("ALADIN_MAX_TEXT_CHARS", "many")
-    with pytest.raises(ConfigError) as failure:
-        read_settings()
-    assert "ALADIN_WORKERS=0: " in str(failure.value)
-    assert "ALADIN_MAX_TEXT_CHARS=many: " in str(failure.value)
-
-
-def test_lists_are_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALADIN_ALLOWED_HOSTS", "search.example.org, aladin,")
-    monkeypatch.setenv("ALADIN_CORS_ORIGINS", "")
-    settings = read_settings()
     assert settings.allowed_hosts == ("search.example.org", "aladin")
     assert settings.cors_origins == ()
 
 
 @pytest.mark.parametrize(
-    ("variable", "meant"),
+    ("variables", "says"),
     [
-        ("ALADIN_KEY_FILE", "ALADIN_KEYS_FILE"),
-        ("ALADIN_READONLY", "ALADIN_READ_ONLY"),
-        ("aladin_worker", "ALADIN_WORKERS"),
-        ("ALADIN_API_KEYS", "unknown setting"),
+        (
+            {"WORKERS": "0", "MAX_TEXT_CHARS": "many"},
+            ["ALADIN_WORKERS=0: ", "ALADIN_MAX_TEXT_CHARS=many: "],
+        ),
+        ({"KEY_FILE": "x"}, ["unknown setting", "ALADIN_KEY_FILE", "ALADIN_KEYS_FILE"]),
+        ({"READONLY": "x"}, ["unknown setting", "ALADIN_READONLY", "ALADIN_READ_ONLY"]),
+        ({"worker": "x"}, ["unknown setting", "ALADIN_WORKER", "ALADIN_WORKERS"]),
+        ({"API_KEYS": "x"}, ["unknown setting", "ALADIN_API_KEYS"]),
     ],
 )
-def test_a_mistyped_variable_is_refused(
-    monkeypatch: pytest.MonkeyPatch, variable: str, meant: str
+def test_impossible_and_mistyped_variables_are_named_all_at_once(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], says: list[str]
 ) -> None:
-    monkeypatch.setenv(variable, "x")
-    with pytest.raises(ConfigError, match="unknown setting") as failure:
+    set_all(monkeypatch, **variables)
+    with pytest.raises(ConfigError) as failure:
         read_settings()
-    assert variable.upper() in str(failure.value)
-    assert meant in str(failure.value)
-
-
-@pytest.mark.parametrize(
-    "variable",
-    [
-        "ALADIN_API_KEY",  # of `aladin search --url`
-        "ALADIN_CHROMIUM",  # of `make test-browser`
-    ],
-)
-def test_variables_of_other_programs_are_accepted(
-    monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    monkeypatch.setenv(variable, "tcp://10.0.0.1:8000")
-    read_settings()
+    assert all(each in str(failure.value) for each in says)
 
 
 def test_an_engine_is_reached_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Searches of an index whose model has graphs, in processes that cannot import torch."""
+"""Commands and the service in a process that cannot import torch: graphs compute the network."""
 
 from __future__ import annotations
 
@@ -18,20 +18,27 @@ from aladin_index.building.builder import build_index
 from aladin_service.item_sources import image_items, text_items
 
 # Packages that take seconds and hundreds of megabytes, and that no search needs.
-BLOCKED = ("torch", "transformers", "matplotlib", "sklearn", "scipy", "tensorboard", "pyarrow")
-
-PREAMBLE = f"""
+BLOCKED = ["torch", "transformers", "matplotlib", "sklearn", "scipy", "tensorboard"]
+PREAMBLE = """
 import json, sys
 from pathlib import Path
 
+blocked, *words = json.loads(sys.argv[1])
+
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {BLOCKED!r}:
-            raise ModuleNotFoundError(f"{{name}} was imported", name=name)
+        package = name.partition(".")[0]
+        if package in blocked:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=package)
 
 sys.meta_path.insert(0, Refuse())
 """
-
+COMMANDS = """
+from typer.testing import CliRunner
+from aladin_service.cli import app
+done = [CliRunner().invoke(app, line) for line in words]
+print(json.dumps([[each.exit_code, each.stdout, each.stderr] for each in done]))
+"""
 # A client of the service, in the process of its application and its worker.
 ASK = """
 import asyncio
@@ -43,10 +50,11 @@ from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
 
+index, file, item = words
 settings, metrics = ServiceSettings(), Metrics()
-worker = WorkerPlan(index=Path(sys.argv[1]), settings=settings).make()
+worker = WorkerPlan(index=Path(index), settings=settings).make()
 app = create_app(ThreadWorkers(worker, settings, metrics), settings, metrics)
-photo = Path(sys.argv[2]).read_bytes()
+photo = Path(file).read_bytes()
 
 async def ask():
     transport = httpx.ASGITransport(app)
@@ -62,9 +70,8 @@ async def ask():
         images, texts = "/v1/search/images", "/v1/search/texts"
         upload = {"files": {"image": ("a.png", photo)}}
         some = {"number": {"gte": 2}}
-        drawn = await client.get(
-            "/v1/explain.png", params={"text": "a red circle", "id": sys.argv[3]}
-        )
+        asked = {"text": "a red circle", "id": item}
+        drawn = await client.get("/v1/explain.png", params=asked)
         assert drawn.status_code == 200, drawn.text
         content = b64encode(drawn.content).decode()
         return [
@@ -72,17 +79,21 @@ async def ask():
             await post(images, json={"text": "a red circle", "k": 6, "explain": True}),
             await post(images, json={"text": "a red circle", "k": 6, "filter": some}),
             await post(images, json={"text": "a red circle", "candidates": "exhaustive"}),
-            await post(texts, json={"id": sys.argv[3], "explain": True}),
+            await post(texts, json={"id": item, "explain": True}),
             await post(texts, data={"k": "3"}, **upload),
         ]
 
 print(json.dumps(asyncio.run(ask())))
 """
 
-COMMAND = """
-from aladin_service.cli import app
-app(sys.argv[1:])
-"""
+
+def run(program: str, blocked: list[str], *words: object) -> Any:
+    """Run a program without the packages, and return the JSON that it prints."""
+    line = [sys.executable, "-c", PREAMBLE + program, json.dumps([blocked, *words])]
+    environment = os.environ | {"ALADIN_RUNTIME": "auto", "COLUMNS": "200"}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +106,17 @@ def built(
     return out
 
 
-def run(program: str, *words: str | Path) -> Any:
-    """Run a program without the packages, and return the JSON that it prints."""
-    line = [sys.executable, "-c", PREAMBLE + program, *map(str, words)]
-    environment = os.environ | {"ALADIN_RUNTIME": "auto"}
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+@pytest.fixture
+def without_graphs(tiny_checkpoint: Path, data_file: Path, tmp_path: Path) -> Path:
+    """An index whose model needs torch."""
+    out = tmp_path / "plain"
+    build_index(tiny_checkpoint, out, image_items(data_file, None), text_items(data_file, None))
+    return out
 
 
 def test_the_service_answers(built: Path, data_file: Path) -> None:
-    photo = data_file.parent / "photo-0.png"
-    first_id = json.loads(data_file.read_text(encoding="utf-8").splitlines()[0])["id"]
-    drawing, *answers = run(ASK, built, photo, first_id)
+    words = [str(built), str(data_file.parent / "photo-0.png"), "dogs/red#1"]
+    drawing, *answers = run(ASK, [*BLOCKED, "pyarrow"], *words)
     explained, filtered, exhaustive, by_item, by_photo = answers
     assert drawing["type"] == "image/png"
     with Image.open(BytesIO(b64decode(drawing["base64"]))) as picture:
@@ -123,12 +132,61 @@ def test_the_service_answers(built: Path, data_file: Path) -> None:
     assert ids == [hit["id"] for hit in by_item["hits"]][:3]
 
 
-def test_a_command_answers(built: Path, data_file: Path, tmp_path: Path) -> None:
-    out = tmp_path / "why.png"
-    found = run(COMMAND, "search", built, "a red circle", "--explain", "--json")
-    assert all(hit["evidence"] for hit in found["hits"])
-    run(COMMAND, "search", built, "a red circle", "--explain", "--out", out, "--json")
-    with Image.open(out) as picture:
+def test_commands_build_and_search_by_graphs_and_the_rest_needs_no_network(
+    exported_checkpoint: Path,
+    tiny_checkpoint: Path,
+    without_graphs: Path,
+    data_file: Path,
+    tmp_path: Path,
+) -> None:
+    """In the order of the list: each finds what those before it left."""
+    index, photo = tmp_path / "index", data_file.parent / "photo-0.png"
+    for name in ("empty", "photos"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "photos" / "0.png").write_bytes(photo.read_bytes())
+    query, images = "a red circle", ["--images", str(tmp_path / "photos")]
+    graphs, build = ["--model", str(exported_checkpoint)], ["index", "build", "--out", str(index)]
+    prepare = ["prepare", "--demo", str(tmp_path / "demo"), "--photos", str(data_file)]
+    keys, drawn = str(tmp_path / "keys.json"), str(tmp_path / "why.png")
+    by_graphs = [
+        [*build, *graphs, *images],
+        ["index", "add", str(index), *images, "--on-duplicate", "replace"],
+        [*prepare, *graphs, str(tmp_path / "first")],
+        ["index", "export", str(index), "--out", str(tmp_path / "out")],
+        ["index", "import", str(tmp_path / "out"), *graphs, "--out", str(tmp_path / "again")],
+        ["search", str(index), query, "--explain", "--json"],
+        ["search", str(index), query, "--explain", "--out", drawn],
+        ["search", str(index), "--image", str(photo), "--json"],
+    ]
+    plain = str(without_graphs)
+    without_a_network = [
+        *(["index", command, plain] for command in ("info", "verify")),
+        ["index", "delete", plain, "--target", "images", "plain"],
+        *(["index", command, plain] for command in ("compact", "rollback")),
+        ["index", "export", plain, "--out", str(tmp_path / "exported")],
+        ["index", "merge", plain, "--out", str(tmp_path / "merged")],
+        ["key", "add", "reader", "--keys", keys],
+        ["key", "list", "--keys", keys],
+        ["train", "--list"],
+        ["photos", "--list"],
+    ]
+    refused = [
+        ([*build, "--model", str(tiny_checkpoint), *images, "--replace"], "aladin export onnx"),
+        (["search", plain, query], "has no graphs"),
+        (
+            [*prepare, "--model", str(tmp_path / "empty"), str(tmp_path / "second")],
+            "expected photos and a model with graphs, got no model",
+        ),
+    ]
+    lines = [*by_graphs, *without_a_network, *(line for line, _ in refused)]
+    done = run(COMMANDS, BLOCKED, *lines)
+    for line, (code, _, said) in zip(lines, done[: -len(refused)], strict=False):
+        assert code == 0, (line, said)
+    for (line, says), (code, _, said) in zip(refused, done[-len(refused) :], strict=True):
+        assert code == 2 and says in said, (line, said)
+    assert "generation 1" in done[2][1]
+    explained, by_photo = (json.loads(done[place][1])["hits"] for place in (5, 7))
+    assert [hit["id"] for hit in explained] == ["0.png"] and explained[0]["evidence"]
+    assert by_photo
+    with Image.open(drawn) as picture:
         assert picture.format == "PNG"
-    by_photo = run(COMMAND, "search", built, "--image", data_file.parent / "photo-0.png", "--json")
-    assert by_photo["hits"]

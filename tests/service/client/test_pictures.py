@@ -69,13 +69,6 @@ def test_base64_in_pieces_is_base64(data: bytes) -> None:
     assert b"".join(base64_chunks(Pipe(data))) == whole  # pyright: ignore[reportArgumentType]
 
 
-def test_a_large_file_is_never_whole_in_memory() -> None:
-    file = Large(20_000_000)
-    longest = max(map(len, base64_chunks(file)))  # pyright: ignore[reportArgumentType]
-    assert file.most < 100_000
-    assert longest < 200_000
-
-
 def test_each_kind_of_source_gives_the_same_bytes_again_and_again(tmp_path: Path) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(b"pixels")
@@ -172,13 +165,13 @@ class Counter(httpx.BaseTransport):
 
 @pytest.mark.parametrize("together", [False, True])
 def test_a_large_photo_is_uploaded_piece_by_piece(together: bool) -> None:
-    file, counter = Large(20_000_000), Counter()
+    file, counter = Large(4_000_000), Counter()
     photo = NewPhoto("large", file)  # pyright: ignore[reportArgumentType]
     with (
         AladinClient("http://host", transport=counter) as client,
         pytest.raises(RefusedInputError),
     ):
         client.add_photos([photo]) if together else client.add_photo(photo)
-    assert counter.total > 20_000_000
+    assert counter.total > 4_000_000
     assert counter.longest < 200_000
     assert file.most < 100_000

@@ -22,32 +22,27 @@ class Clock:
 
 
 def attempts(
-    policy: RetryPolicy = POLICY, again: Again = "always", jitter: float = 1.0
-) -> tuple[Attempts, Clock]:
-    clock = Clock()
-    return Attempts(policy, again, clock=clock, jitter=lambda: jitter), clock
+    again: Again = "always", jitter: float = 1.0, policy: RetryPolicy = POLICY
+) -> Attempts:
+    return Attempts(policy, again, clock=Clock(), jitter=lambda: jitter)
 
 
 def test_waits_double_up_to_the_cap_and_end() -> None:
-    tries, _ = attempts()
+    tries, early = attempts(), attempts(jitter=0.25)
     waits = [tries.after_answer(429, "overloaded", None) for _ in range(6)]
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.0, None]
+    waits = [early.after_error(httpx.ConnectError("")) for _ in range(3)]
+    assert waits == [0.025, 0.05, 0.1]  # anywhere below their upper end
+    many = RetryPolicy(attempts=5000, total_s=1e9, first_wait_s=0.1, max_wait_s=1.0)
+    endless = attempts(policy=many)
+    assert [endless.after_answer(503, "", None) for _ in range(4000)][-1] == 1.0
 
 
-def test_waits_are_anywhere_below_their_upper_end() -> None:
-    tries, _ = attempts(jitter=0.25)
-    waits = [tries.after_error(httpx.ConnectError("")) for _ in range(3)]
-    assert waits == [0.025, 0.05, 0.1]
-
-
-def test_a_client_waits_as_long_as_the_service_asks_and_a_little_more() -> None:
-    tries, _ = attempts()
+def test_a_client_waits_as_long_as_the_service_asks_unless_it_is_too_late() -> None:
+    clock = Clock()
+    tries = Attempts(POLICY, "always", clock=clock, jitter=lambda: 1.0)
     assert tries.after_answer(429, "overloaded", 7.0) == pytest.approx(7.1)
     assert tries.after_answer(503, "index_not_ready", 0.0) == pytest.approx(0.1)
-
-
-def test_no_wait_begins_that_would_end_too_late() -> None:
-    tries, clock = attempts()
     clock.now_s += 94.0
     assert tries.left_s == pytest.approx(6.0)
     assert tries.after_answer(429, "overloaded", 7.0) is None
@@ -57,15 +52,17 @@ def test_no_wait_begins_that_would_end_too_late() -> None:
     assert tries.after_answer(429, "overloaded", None) is None
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 422, 500, 502])
-def test_answers_that_another_attempt_would_not_change(status: int) -> None:
-    tries, _ = attempts()
-    assert tries.after_answer(status, "whatever", 1.0) is None
-
-
 @pytest.mark.parametrize(
-    ("error", "again", "waits"),
+    ("failure", "again", "waits"),
     [
+        *(((status, "whatever"), "always", False) for status in (400, 401, 404, 409, 413, 422)),
+        *(((status, "whatever"), "always", False) for status in (500, 502)),
+        ((503, "index_not_ready"), "unless_begun", True),
+        # A change whose service ended or did not answer may have been made.
+        ((503, "worker_died"), "always", True),
+        ((503, "worker_died"), "unless_begun", False),
+        ((503, "engine_unavailable"), "always", True),
+        ((503, "engine_unavailable"), "unless_begun", False),
         (httpx.ConnectError(""), "always", True),
         (httpx.ConnectError(""), "unless_begun", True),
         (httpx.ConnectTimeout(""), "unless_begun", True),
@@ -78,24 +75,15 @@ def test_answers_that_another_attempt_would_not_change(status: int) -> None:
         (httpx.UnsupportedProtocol(""), "always", False),
     ],
 )
-def test_a_broken_attempt_is_made_again_only_where_it_does_no_harm(
-    error: httpx.RequestError, again: Again, waits: bool
+def test_an_attempt_is_made_again_only_where_it_helps_and_does_no_harm(
+    failure: tuple[int, str] | httpx.RequestError, again: Again, waits: bool
 ) -> None:
-    tries, _ = attempts(again=again)
-    assert (tries.after_error(error) is not None) == waits
-
-
-@pytest.mark.parametrize("code", ["worker_died", "engine_unavailable"])
-def test_a_change_whose_service_ended_or_did_not_answer_may_have_been_made(code: str) -> None:
-    for again, wait in (("always", 0.1), ("unless_begun", None)):
-        tries, _ = attempts(again=again)
-        assert tries.after_answer(503, code, None) == wait
-        assert tries.after_answer(503, "index_not_ready", None) is not None
-
-
-def test_many_attempts_overflow_nothing() -> None:
-    tries, _ = attempts(RetryPolicy(attempts=5000, total_s=1e9, first_wait_s=0.1, max_wait_s=1.0))
-    assert [tries.after_answer(503, "", None) for _ in range(4000)][-1] == 1.0
+    tries = attempts(again)
+    if isinstance(failure, httpx.RequestError):
+        wait = tries.after_error(failure)
+    else:
+        wait = tries.after_answer(*failure, None)
+    assert wait == (0.1 if waits else None)
 
 
 @pytest.mark.parametrize(

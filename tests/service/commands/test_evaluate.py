@@ -1,4 +1,4 @@
-"""``aladin evaluate``: the documented JSON, against ranks counted by hand."""
+"""``aladin evaluate``: the documented JSON, against ranks counted by hand; curves."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
 from aladin_index.building.builder import build_index
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.separation import cross_retrieval_ranks
-from aladin_service.cli import app
 from aladin_service.item_sources import image_items, text_items
+from tests.service.commands.conftest import aladin, aladin_json, write_lines
 from tests.tensors import encode_photos, encode_texts
 
-HEADS = ("matching", "alignment")
+HEADS = ["matching", "alignment"]
+DIRECTIONS = ["text_to_image", "image_to_text"]
 
 
-def evaluate(*words: object) -> str:
-    """Run the command and return its stdout."""
-    result = CliRunner().invoke(app, ["evaluate", *(str(word) for word in words)])
-    assert result.exit_code == 0, result.stderr
-    return result.stdout
-
-
-@pytest.fixture(scope="module")
-def own_index(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the index."""
-    return Path(shutil.copytree(index_folder, tmp_path_factory.mktemp("evaluated") / "index"))
+@pytest.fixture
+def words(tiny_checkpoint: Path, data_file: Path) -> list[object]:
+    """Words of an evaluation of all photos."""
+    return ["evaluate", tiny_checkpoint, data_file, "--split", "all"]
 
 
 @pytest.fixture(scope="module")
-def with_index(tiny_checkpoint: Path, data_file: Path, own_index: Path) -> dict[str, Any]:
-    """The JSON of an evaluation of all photos with their index."""
-    words = [tiny_checkpoint, data_file, "--split", "all", "--index", own_index, "--json"]
-    return json.loads(evaluate(*words))
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a curve."""
+    return tmp_path_factory.mktemp("curve") / "curve.png"
+
+
+@pytest.fixture(scope="module")
+def with_index(
+    tiny_checkpoint: Path, data_file: Path, index_folder: Path, drawn: Path
+) -> dict[str, Any]:
+    """The JSON of an evaluation of all photos with their index, and a curve."""
+    index = Path(shutil.copytree(index_folder, drawn.parent / "index"))
+    words = ["evaluate", tiny_checkpoint, data_file, "--split", "all", "--index", index]
+    return aladin_json(*words, "--curve", drawn, "--curve-candidates", "2,4,50")
 
 
 def slow_metrics(scores: torch.Tensor, image_of_text: list[int]) -> dict[str, dict[str, float]]:
@@ -65,20 +67,48 @@ def slow_metrics(scores: torch.Tensor, image_of_text: list[int]) -> dict[str, di
 
 
 def test_the_json_has_exactly_the_documented_shape(with_index: dict[str, Any]) -> None:
-    systems = ["matching", "alignment", "fused", "two_stage"]
-    assert list(with_index) == [*systems, "two_stage_minus_matching", "agreement", "median_ms"]
+    systems = [*HEADS, "fused", "two_stage"]
+    assert list(with_index) == [
+        *systems,
+        *("two_stage_minus_matching", "agreement", "median_ms", "curve"),
+    ]
     for system in systems:
         metrics = with_index[system]
         of_pairs = ["mean_difference", "cross_rank"] if system in HEADS else []
-        assert list(metrics) == ["text_to_image", "image_to_text", "rsum", *of_pairs]
+        assert list(metrics) == [*DIRECTIONS, "rsum", *of_pairs]
         recalls = 0.0
-        for direction in ("text_to_image", "image_to_text"):
+        for direction in DIRECTIONS:
             names = ["r1", "r5", "r10", "median_rank", "mean_rank"]
             assert list(metrics[direction]) == names
-            recalls += sum(metrics[direction][name] for name in ("r1", "r5", "r10"))
+            recalls += sum(metrics[direction][name] for name in names[:3])
         assert metrics["rsum"] == pytest.approx(recalls, abs=0.01)
-    assert list(with_index["two_stage_minus_matching"]) == ["rsum", "low", "high"]
-    assert list(with_index["agreement"]) == ["text_to_image", "image_to_text"]
+    # The index re-ranks all items, and so serves the fused order.
+    assert with_index["agreement"] == dict.fromkeys(DIRECTIONS, 100.0)
+    assert with_index["two_stage"] == with_index["fused"]
+    gain = with_index["two_stage_minus_matching"]
+    difference = with_index["two_stage"]["rsum"] - with_index["matching"]["rsum"]
+    assert gain["rsum"] == pytest.approx(difference, abs=0.01)
+    assert gain["low"] <= gain["rsum"] <= gain["high"]
+
+    curve = with_index["curve"]
+    shape = ["default_candidates", "items", "texts", "images", "resamples", "timed"]
+    assert list(curve) == ["points", *shape]
+    assert curve["default_candidates"] == dict.fromkeys(DIRECTIONS, 100)
+    assert curve["items"] == {"text_to_image": 6, "image_to_text": 12}
+    assert (curve["texts"], curve["images"], curve["timed"]) == (12, 6, 12)
+    # Fifty and the default are more than there are: all.
+    assert [point["candidates"] for point in curve["points"]] == [1, 2, 4, 12]
+    estimate = ["value", "low", "high"]
+    for point in curve["points"]:
+        assert list(point) == ["candidates", "fitted", "papers", "ms"]
+        for rule in ("fitted", "papers"):
+            quality = point[rule]
+            assert list(quality) == [*DIRECTIONS, "rsum", "rsum_gain"]
+            assert list(quality["rsum"]) == list(quality["rsum_gain"]) == estimate
+            for direction in DIRECTIONS:
+                assert list(quality[direction]) == ["r1", "r1_gain", "agreement"]
+                assert list(quality[direction]["r1"]) == estimate
+        assert all(list(time) == ["median", "p95"] for time in point["ms"].values())
 
 
 def test_the_numbers_are_those_of_the_model(
@@ -88,11 +118,8 @@ def test_the_numbers_are_those_of_the_model(
     captions: list[tuple[str, str]],
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
-    photos: list[Image.Image] = []
-    for number in range(len(captions)):
-        with Image.open(data_file.parent / f"photo-{number}.png") as picture:
-            photos.append(picture.convert("RGB"))
-    images = encode_photos(model, photos)
+    files = [data_file.parent / f"photo-{number}.png" for number in range(len(captions))]
+    images = encode_photos(model, [Image.open(file).convert("RGB") for file in files])
     texts = encode_texts(model, [caption for pair in captions for caption in pair])
     image_of_text = [number // 2 for number in range(2 * len(captions))]
     expected = {
@@ -112,113 +139,110 @@ def test_the_numbers_are_those_of_the_model(
         assert shown["cross_rank"]["median"] == math.floor(statistics.median(ranks))
 
 
-def test_an_index_that_reranks_all_items_serves_the_fused_order(
-    with_index: dict[str, Any],
+def test_a_curve_begins_with_matching_alone_and_ends_with_the_exhaustive_order(
+    with_index: dict[str, Any], drawn: Path
 ) -> None:
-    assert with_index["agreement"] == {"text_to_image": 100.0, "image_to_text": 100.0}
-    assert with_index["two_stage"] == with_index["fused"]
-    gain = with_index["two_stage_minus_matching"]
-    difference = with_index["two_stage"]["rsum"] - with_index["matching"]["rsum"]
-    assert gain["rsum"] == pytest.approx(difference, abs=0.01)
-    assert gain["low"] <= gain["rsum"] <= gain["high"]
+    first, *_, last = with_index["curve"]["points"]
+    for system, end in (("matching", first["papers"]), ("fused", last["fitted"])):
+        metrics = with_index[system]
+        assert end["rsum"]["value"] == pytest.approx(metrics["rsum"], abs=0.01)
+        for direction in DIRECTIONS:
+            r1 = metrics[direction]["r1"]
+            assert end[direction]["r1"]["value"] == pytest.approx(r1, abs=0.01)
+    alignment = with_index["alignment"]["rsum"]
+    assert last["papers"]["rsum"]["value"] == pytest.approx(alignment, abs=0.01)
+    assert last["fitted"]["text_to_image"]["agreement"] == 100.0
+    with Image.open(drawn) as picture:
+        assert picture.format == "PNG" and min(picture.size) > 900
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24) or []}
+        # Two that also differ in grey.
+        assert {(0x00, 0x45, 0x7C), (0xD5, 0x5E, 0x00)} <= colours
 
 
-def test_without_an_index_and_for_people(tiny_checkpoint: Path, data_file: Path) -> None:
-    data = json.loads(evaluate(tiny_checkpoint, data_file, "--json"))
-    assert list(data) == ["matching", "alignment", "fused"]
-    shown = evaluate(tiny_checkpoint, data_file)
-    for words in ("R@1", "rsum", "matching", "alignment", "fused", "split test"):
-        assert words in shown
-    assert f"{data['alignment']['rsum']:.1f}" in shown
+def test_people_get_tables_of_the_same_numbers(
+    words: list[object], index_folder: Path, with_index: dict[str, Any], tmp_path: Path
+) -> None:
+    index, file = shutil.copytree(index_folder, tmp_path / "index"), tmp_path / "curve.json"
+    shown = aladin(*words, "--index", index, "--curve", file, "--curve-candidates", "2,4").stdout
+    points = json.loads(file.read_text())["points"]
+    for ours, before in zip(points, with_index["curve"]["points"], strict=True):
+        assert (ours["fitted"], ours["papers"]) == (before["fitted"], before["papers"])
+    for rule in ("fitted", "papers"):
+        gain = points[1][rule]["rsum_gain"]
+        assert f"{gain['value']:+.1f} ({gain['low']:+.1f}, {gain['high']:+.1f})" in shown
+    for name in ("R@1", "split all", "two-stage, fusion as fitted", "fusion 1 (the papers' rule)"):
+        assert name in shown
+    assert "two_stage minus matching: " in shown
+    assert "text to image 100.0 %, image to text 100.0 %" in shown
+    assert f"{with_index['alignment']['rsum']:.1f}" in shown
     for name in HEADS:
-        pairs = data[name]
+        pairs = with_index[name]
         assert (
             f"{name}: mean difference of positive pairs to others {pairs['mean_difference']:.3f}, "
             f"cross-retrieval rank median {pairs['cross_rank']['median']:.0f}, "
             f"mean {pairs['cross_rank']['mean']:.1f}"
         ) in shown
+    assert max(map(len, shown.splitlines())) <= 132
+
+
+def test_a_picture_is_named_after_the_data_set_alone(
+    tiny_checkpoint: Path,
+    data_file: Path,
+    index_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    titles: list[str] = []
+    monkeypatch.setattr(
+        "aladin_service.reports.curve_plot.write_curve", lambda *args: titles.append(args[-1])
+    )
+    index = shutil.copytree(index_folder, tmp_path / "index")
+    named = shutil.copytree(data_file.parent, tmp_path / "holidays") / "captions.jsonl"
+    shutil.copy(data_file, named)
+    words = ["evaluate", tiny_checkpoint, named, "--split", "all", "--index", index]
+    aladin(*words, "--curve", tmp_path / "curve.png", "--curve-candidates", "2")
+    assert titles == ["holidays, split all"]
 
 
 def test_folds_are_blocks_of_photos_evaluated_beside_the_whole(
-    tiny_checkpoint: Path, data_file: Path
+    tiny_checkpoint: Path, data_file: Path, words: list[object], tmp_path: Path
 ) -> None:
-    lines = data_file.read_text().splitlines()
-    blocks = [lines[:3], lines[3:]]
-    alone: list[dict[str, Any]] = []
-    for number, block in enumerate(blocks):
-        file = data_file.with_name(f"block-{number}.jsonl")
-        file.write_text("\n".join(block) + "\n")
-        alone.append(json.loads(evaluate(tiny_checkpoint, file, "--split", "all", "--json")))
-        file.unlink()
-    words = [tiny_checkpoint, data_file, "--split", "all"]
-    whole = json.loads(evaluate(*words, "--json"))
-    both = json.loads(evaluate(*words, "--folds", 2, "--json"))
+    folder = Path(shutil.copytree(data_file.parent, tmp_path / "data"))
+    lines, alone = data_file.read_text().splitlines(), list[dict[str, Any]]()
+    for block in (lines[:3], lines[3:]):
+        file = write_lines(folder / "block.jsonl", *block)
+        alone.append(aladin_json("evaluate", tiny_checkpoint, file, "--split", "all"))
+    whole, both = aladin_json(*words), aladin_json(*words, "--folds", 2)
     folded = both.pop("folded")
-    assert both == whole
+    assert both == whole == aladin_json(*words, "--folds", 1)
     assert folded.pop("folds") == 2
-    assert list(folded) == ["matching", "alignment", "fused"]
+    assert list(folded) == list(whole) == [*HEADS, "fused"]
     for name, metrics in folded.items():
         mean = (alone[0][name]["rsum"] + alone[1][name]["rsum"]) / 2
         assert metrics["rsum"] == pytest.approx(mean, abs=0.01)
-    assert json.loads(evaluate(*words, "--folds", 1, "--json")) == whole
-    shown = evaluate(*words, "--folds", 2)
-    assert "fused, 2 folds" in shown
-    assert f"{folded['fused']['rsum']:.1f}" in shown
-
-
-def test_more_folds_than_photos(tiny_checkpoint: Path, data_file: Path) -> None:
-    words = [str(tiny_checkpoint), str(data_file), "--split", "all", "--folds", "7"]
-    result = CliRunner().invoke(app, ["evaluate", *words])
-    assert result.exit_code == 2
-    assert "folds: expected at most 6, the number of photos, got 7" in result.stderr
+    shown = aladin(*words, "--folds", 2).stdout
+    assert "fused, 2 folds" in shown and f"{folded['fused']['rsum']:.1f}" in shown
 
 
 def test_a_photo_without_captions_competes_but_does_not_ask(
     tiny_checkpoint: Path, data_file: Path, tmp_path: Path
 ) -> None:
+    folder = Path(shutil.copytree(data_file.parent, tmp_path / "data"))
     lines = [json.loads(line) for line in data_file.read_text().splitlines()]
     lines[0]["captions"] = []
     lines[1]["captions"] = lines[1]["captions"][:1]
-    file, captioned = data_file.with_name("uneven.jsonl"), data_file.with_name("captioned.jsonl")
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    captioned.write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))
-    index = tmp_path / "index"
+    file = write_lines(folder / "uneven.jsonl", *lines)
+    captioned = write_lines(folder / "captioned.jsonl", *lines[1:])
+    index, split = tmp_path / "index", ["--split", "all"]
     build_index(tiny_checkpoint, index, image_items(file, None), text_items(captioned, None))
-    words = [tiny_checkpoint, file, "--split", "all", "--index", index, "--json"]
-    data = json.loads(evaluate(*words))
-    file.unlink()
-    captioned.unlink()
+    data = aladin_json("evaluate", tiny_checkpoint, file, *split, "--index", index)
     # As served or exhaustive: of six photos and nine texts, five photos ask.
     assert data["two_stage"] == data["fused"]
     for system in ("matching", "two_stage"):
         assert data[system]["image_to_text"]["r10"] == 100.0
         asking_hits = data[system]["image_to_text"]["r1"] / 100 * 5
         assert asking_hits == pytest.approx(round(asking_hits), abs=1e-3)
-    gain = data["two_stage_minus_matching"]
-    difference = data["two_stage"]["rsum"] - data["matching"]["rsum"]
-    assert gain["rsum"] == pytest.approx(difference, abs=0.01)
-
-
-def test_the_table_says_what_the_index_gains(
-    tiny_checkpoint: Path, data_file: Path, own_index: Path
-) -> None:
-    words = [tiny_checkpoint, data_file, "--split", "all", "--index", own_index]
-    shown = evaluate(*words)
-    assert "two_stage minus matching: " in shown
-    assert "text to image 100.0 %, image to text 100.0 %" in shown
-
-
-def test_unknown_splits_and_data_of_another_index_are_refused(
-    tiny_checkpoint: Path, data_file: Path, tmp_path: Path
-) -> None:
-    index = tmp_path / "index"
-    images, texts = image_items(data_file, "val"), text_items(data_file, "val")
-    build_index(tiny_checkpoint, index, images, texts)
-    for words, says in (
-        ([tiny_checkpoint, data_file, "--split", "dev"], "no split 'dev'"),
-        ([tiny_checkpoint, data_file, "--index", index], "5 of the images"),
-    ):
-        result = CliRunner().invoke(app, ["evaluate", *(str(word) for word in words)])
-        assert result.exit_code == 2
-        assert says in result.stderr
-        assert result.stdout == ""
+    more = {"image": "photo-0.png", "id": "another", "captions": ["a dog"]}
+    file = write_lines(folder / "more.jsonl", more, *lines)
+    refused = aladin("evaluate", tiny_checkpoint, file, *split, "--index", index, code=2)
+    assert "1 of the images" in refused.stderr

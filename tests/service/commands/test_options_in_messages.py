@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.main
 
 from aladin_service.cli import app
@@ -72,6 +71,7 @@ def named_options() -> Iterator[tuple[str, int, str]]:
 
 
 def test_an_option_is_named_with_a_command_that_has_it() -> None:
+    assert all(map(options_of, ONLY_OF.values()))
     faults: list[str] = []
     for place, line, text in named_options():
         own = next((name for start, name in ONLY_OF.items() if place.startswith(start)), None)
@@ -82,8 +82,3 @@ def test_an_option_is_named_with_a_command_that_has_it() -> None:
             if option not in known and option not in FOREIGN.values():
                 faults.append(f"{place}:{line}: {option} of {command}: {text!r}")
     assert not faults, "\n".join(faults)
-
-
-@pytest.mark.parametrize("command", sorted(set(ONLY_OF.values())))
-def test_the_commands_exist(command: str) -> None:
-    assert "--help" in options_of(command) or options_of(command)

@@ -6,24 +6,18 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from aladin_network.checkpoint import save_checkpoint
 from aladin_network.config import ImageEncoderConfig
 from aladin_network.model import AladinModel
-from aladin_service.cli import app
+from tests.service.commands.conftest import WORDS, aladin, aladin_json, write_lines
 
 COUNT = 24
-
-
-def run(*words: object, code: int = 0) -> str:
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code == code, done.output
-    return done.stdout if code == 0 else done.stderr
 
 
 def base64_of(values: np.ndarray) -> str:
@@ -35,8 +29,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Captions of photos of which only regions exist: two to three each, in VinVL's tables."""
     folder = tmp_path_factory.mktemp("regions")
     rng = np.random.default_rng(2)
-    words = ("red", "dog", "man", "street", "star", "grass", "blue", "circle")
-    lines: list[str] = []
+    lines: list[object] = []
     features: list[str] = []
     labels: dict[str, object] = {}
     for number in range(COUNT):
@@ -49,11 +42,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "image_w": 100,
             "image_h": 200,
         }
-        captions = [" ".join(rng.choice(words, size=length)) for length in (3, 5)]
+        captions = [" ".join(rng.choice(WORDS, size=length)) for length in (3, 5)]
         split = "test" if number < COUNT - 2 else "new"
         line = {"image": f"p{number}.jpg", "captions": captions, "split": split}
-        lines.append(json.dumps(line) + "\n")
-    (folder / "captions.jsonl").write_text("".join(lines))
+        lines.append(line)
+    write_lines(folder / "captions.jsonl", *lines)
     (folder / "regions.tsv").write_text("".join(features))
     (folder / "labels.json").write_text(json.dumps(labels))
     return folder
@@ -83,83 +76,78 @@ def index(
     out = tmp_path_factory.mktemp("index") / "index"
     captions = data / "captions.jsonl"
     sources = ["--images", captions, "--texts", captions, "--split", "test"]
-    run("index", "build", "--model", checkpoint, *sources, *options, "--out", out)
+    aladin("index", "build", "--model", checkpoint, *sources, *options, "--out", out)
     return out
+
+
+def boxes_of(hits: list[dict[str, Any]]) -> list[list[tuple[int, list[float]]]]:
+    """The regions and boxes of the evidence of each hit."""
+    return [[(each["region"], each["box"]) for each in hit["evidence"]] for hit in hits]
 
 
 def test_an_index_of_regions_is_built_searched_and_added_to(
     data: Path, index: Path, options: list[object]
 ) -> None:
-    answer = json.loads(run("search", index, "red dog", "--explain", "--json", "-k", COUNT))
-    assert {hit["id"] for hit in answer["hits"]} == {f"p{n}.jpg" for n in range(COUNT - 2)}
-    for hit in answer["hits"]:
+    hits = aladin_json("search", index, "red dog", "--explain", "-k", COUNT)["hits"]
+    assert {hit["id"] for hit in hits} == {f"p{n}.jpg" for n in range(COUNT - 2)}
+    for hit, evidence in zip(hits, boxes_of(hits), strict=True):
         number = int(hit["id"].removeprefix("p").removesuffix(".jpg"))
-        assert hit["evidence"]
-        for evidence in hit["evidence"]:
-            expected = np.array([10, 20, 30, 40]) + evidence["region"] + number
-            box = np.array(evidence["box"]) * [100, 200, 100, 200]
-            np.testing.assert_allclose(box, expected, atol=0.1)
-    captions = data / "captions.jsonl"
-    says = run("index", "add", index, "--images", captions, "--split", "new", *options)
+        for region, box in evidence:
+            expected = np.array([10, 20, 30, 40]) + region + number
+            assert np.allclose(np.array(box) * [100, 200, 100, 200], expected, atol=0.1)
+    more = ["--images", data / "captions.jsonl", "--split", "new", *options]
+    says = aladin("index", "add", index, *more).stdout
     assert says == f"{index}: images: 2 added, 0 replaced, 0 already there, 0 skipped\n"
-    answer = json.loads(run("search", index, "red dog", "--json", "-k", COUNT + 1))
-    assert len(answer["hits"]) == COUNT
+    assert len(aladin_json("search", index, "red dog", "-k", COUNT + 1)["hits"]) == COUNT
 
 
 def test_evaluating_mining_and_tuning(
     data: Path, checkpoint: Path, index: Path, options: list[object], tmp_path: Path
 ) -> None:
     captions = data / "captions.jsonl"
-    answer = json.loads(run("evaluate", checkpoint, captions, "--index", index, *options, "--json"))
+    answer = aladin_json("evaluate", checkpoint, captions, "--index", index, *options)
     assert answer["two_stage"]["rsum"] >= 0
     negatives = tmp_path / "negatives.safetensors"
     words = ["--split", "test", "--texts", 3, "--images", 2, "--cache", tmp_path / "cache"]
-    run("mine", checkpoint, captions, "--out", negatives, *words, *options)
+    aladin("mine", checkpoint, captions, "--out", negatives, *words, *options)
     assert negatives.is_file()
     words = ["--queries", captions, "--num-queries", 8, "--at", 2]
-    assert "images" in json.loads(run("index", "tune", index, *words, *options, "--json"))
+    assert "images" in aladin_json("index", "tune", index, *words, *options)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "line",
     [
-        ["evaluate", "CHECKPOINT", "DATA"],
-        ["calibrate", "CHECKPOINT", "DATA", "--split", "test"],
-        ["mine", "CHECKPOINT", "DATA", "--split", "test", "--out", "OUT"],
-        ["index", "build", "--model", "CHECKPOINT", "--images", "DATA", "--out", "OUT"],
-        ["index", "add", "INDEX", "--images", "DATA", "--on-duplicate", "replace"],
-        ["index", "tune", "INDEX", "--queries", "DATA"],
+        "evaluate CHECKPOINT DATA",
+        "calibrate CHECKPOINT DATA --split test",
+        "mine CHECKPOINT DATA --split test --out OUT",
+        "index build --model CHECKPOINT --images DATA --out OUT",
+        "index add INDEX --images DATA --on-duplicate replace",
+        "index tune INDEX --queries DATA",
     ],
 )
-def test_regions_that_are_missing(
-    data: Path,
-    checkpoint: Path,
-    index: Path,
-    tmp_path: Path,
-    words: list[str],
+def test_regions_that_are_missing_are_refused(
+    data: Path, checkpoint: Path, index: Path, tmp_path: Path, line: str
 ) -> None:
-    some = tmp_path / "some.tsv"
+    some, out = tmp_path / "some.tsv", tmp_path / "out"
     some.write_text("".join((data / "regions.tsv").read_text().splitlines(keepends=True)[:4]))
-    paths = {
-        "CHECKPOINT": checkpoint,
-        "DATA": data / "captions.jsonl",
-        "INDEX": index,
-        "OUT": tmp_path / "out",
-    }
-    command = [paths.get(word, word) for word in words]
-    says = run(*command, "--regions", some, code=2)
-    assert "photos have no regions: 'p4.jpg', 'p5.jpg', 'p6.jpg', ...; looked for" in says
-    assert not (tmp_path / "out").exists()
-    says = run(*command, "--region-labels", data / "labels.json", code=2)
-    assert "--region-labels: expected also --regions, which they belong to" in says
-    assert "regions" in run(*command, code=2)
+    captions = data / "captions.jsonl"
+    paths = {"CHECKPOINT": checkpoint, "DATA": captions, "INDEX": index, "OUT": out}
+    command = [paths.get(word, word) for word in line.split()]
+    for more, says in (
+        (["--regions", some], "photos have no regions: 'p4.jpg', 'p5.jpg', 'p6.jpg', ...; looked"),
+        (["--region-labels", data / "labels.json"], "--region-labels: expected also --regions"),
+        ([], "regions"),
+    ):
+        assert says in aladin(*command, *more, code=2).stderr
+        assert not out.exists()
 
 
 def test_a_network_of_photos_has_no_use_for_regions(
     data: Path, tiny_checkpoint: Path, options: list[object]
 ) -> None:
-    says = run("evaluate", tiny_checkpoint, data / "captions.jsonl", *options, code=2)
-    assert "this network reads photos, not regions" in says
+    words = ["evaluate", tiny_checkpoint, data / "captions.jsonl", *options]
+    assert "this network reads photos, not regions" in aladin(*words, code=2).stderr
 
 
 DETECTOR = """
@@ -188,31 +176,21 @@ def test_a_detector_of_the_user_s_own(
 ) -> None:
     (tmp_path / "colours.py").write_text(DETECTOR)
     monkeypatch.syspath_prepend(tmp_path)
-    lines: list[str] = []
     for number in range(2):
         Image.new("RGB", (6, 4), (100 * number, 50, 7)).save(tmp_path / f"{number}.png")
-        lines.append(json.dumps({"image": f"{number}.png", "captions": ["a dog"]}) + "\n")
-    photos, out = tmp_path / "photos.jsonl", tmp_path / "regions"
-    photos.write_text("".join(lines))
+    lines = [{"image": f"{number}.png", "captions": ["a dog"]} for number in range(2)]
+    photos, out = write_lines(tmp_path / "photos.jsonl", *lines), tmp_path / "regions"
     detector = ["--detector", "colours:make"]
     for counts in ("2 written, 0 were there", "0 written, 2 were there"):
-        says = run("regions", "extract", photos, *detector, "--out", out)
+        says = aladin("regions", "extract", photos, *detector, "--out", out).stdout
         assert says == f"{out}: {counts}, 0 skipped\n"
-
-    asked = ["search", index, "--explain", "--json", "--regions", out / "1.png.npz"]
-    by_regions = json.loads(run(*asked))["hits"]
-    boxes = [[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.75]]
-    assert by_regions
-    for hit in by_regions:
-        for evidence in hit["evidence"]:
-            np.testing.assert_allclose(evidence["box"], boxes[evidence["region"]], atol=1e-3)
-    asked = ["search", index, "--explain", "--json", "--image", tmp_path / "1.png"]
-    by_photo = json.loads(run(*asked, *detector))["hits"]
-    assert [hit["id"] for hit in by_photo] == [hit["id"] for hit in by_regions]
+    built, search = tmp_path / "index", ["search", index, "--explain"]
+    aladin("index", "build", "--model", checkpoint, "--images", photos, *detector, "--out", built)
+    by_regions = aladin_json(*search, "--regions", out / "1.png.npz")["hits"]
+    by_photo = aladin_json(*search, "--image", tmp_path / "1.png", *detector)["hits"]
+    assert [hit["id"] for hit in by_photo] == [hit["id"] for hit in by_regions] != []
     assert by_photo[0]["evidence"] == by_regions[0]["evidence"]
-
-    built = tmp_path / "index"
-    run("index", "build", "--model", checkpoint, "--images", photos, *detector, "--out", built)
-    for hit in json.loads(run("search", built, "a dog", "--explain", "--json"))["hits"]:
-        for evidence in hit["evidence"]:
-            np.testing.assert_allclose(evidence["box"], boxes[evidence["region"]], atol=1e-3)
+    boxes = [[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.75]]
+    of_text = aladin_json("search", built, "a dog", "--explain")["hits"]
+    for evidence in boxes_of([*by_regions, *of_text]):
+        assert all(np.allclose(box, boxes[region], atol=1e-3) for region, box in evidence)

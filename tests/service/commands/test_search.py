@@ -1,31 +1,27 @@
-"""``aladin search`` of a service, which prints what a search of its index prints."""
+"""``aladin search``: what it prints of an index, and of a service of it, which is the same."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import sys
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+import torch
 
+from aladin_index.format import disk
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration
-from aladin_service.cli import app
 from aladin_service.evidence.png import read_evidence
+from aladin_service.work.hot_swap import LiveIndex, Opening
+from tests.service.commands.conftest import aladin, aladin_json
 
 
-def aladin(*words: object) -> str:
-    """What a command line prints; it has to succeed."""
-    result = CliRunner().invoke(app, ["search", *map(str, words)])
-    assert result.exit_code == 0, result.stderr
-    return result.stdout
+def printed(*words: object) -> list[str]:
+    return aladin("search", *words).stdout.splitlines()
 
 
 def close(found: Any, expected: Any) -> bool:
@@ -41,63 +37,80 @@ def close(found: Any, expected: Any) -> bool:
     return found == expected
 
 
+def test_a_search_shows_both_stages_and_the_evidence(index_folder: Path) -> None:
+    words = [index_folder, "a red dog", "-k", 3, "--explain"]
+    first = aladin_json("search", *words)["hits"][0]
+    lines, stages = printed(*words), first["stages"]
+    assert lines[0].split() == ["rank", "score", "match", "align", "item"]
+    assert lines[1].split()[:2] == ["1", f"{first['score']:.4f}"]
+    shown = [f"{stages[name]['score']:.3f} #{stages[name]['rank']}" for name in ("match", "align")]
+    for each in (*shown, first["id"], first["uri"], first["text"]):
+        assert each in lines[1]
+    # The tiny vocabulary splits words into pieces, whose scores add up.
+    spans = [(0, 1), (2, 5), (6, 9)]
+    assert len(first["evidence"]) > len(spans)
+    for line, (start, end) in zip(lines[2:5], spans, strict=True):
+        pieces = [each for each in first["evidence"] if start <= each["start"] < end]
+        best = max(pieces, key=lambda piece: abs(piece["score"]))
+        score = f"{sum(each['score'] for each in pieces):.3f}"
+        word, region = "a red dog"[start:end], str(best["region"])
+        assert line.split()[:4] == [score, word, "region", region]
+        assert line.endswith("box " + " ".join(f"{each:.2f}" for each in best["box"]))
+    assert len(lines) == 1 + 3 * (1 + len(spans))
+
+
 @pytest.mark.parametrize(
-    "words",
+    "line",
     [
-        ["a red dog", "-k", "3", "--explain", "--timeout-ms", "60000"],
-        ["--id", "plain", "--target", "texts", "--no-rerank", "--filter", '{"tags": "even"}'],
-        ["--image", "PHOTO", "--candidates", "4", "--fusion", "0.25"],
-        ["a red dog", "--candidates", "exhaustive", "--fusion", "0.5"],
-        ["a red dog", "--and", "a car", "--not", "people", "--image", "PHOTO", "--explain"],
-        ["--like", "plain", "--like", "ünïcode", "--not", "a dog", "--target", "images"],
-        ["--id", "plain", "--box", "0,0.25,0.5,1", "--explain"],
-        ["--image", "PHOTO", "--box", "0,0.25,0.5,1", "--target", "texts"],
-        ["a red dog", "--id", "plain", "--box", "0,0.25,0.5,1", "--and", "a car"],
+        "'a red dog' -k 3 --explain --timeout-ms 60000",
+        '--id plain --target texts --no-rerank --filter \'{"tags": "even"}\'',
+        "--image PHOTO --candidates 4 --fusion 0.25",
+        "'a red dog' --and 'a car' --not people --image PHOTO --explain",
+        "--like plain --like ünïcode --not 'a dog' --target images",
+        "'a red dog' --id plain --box 0,0.25,0.5,1 --and 'a car'",
     ],
 )
-def test_both_ways_print_the_same(
-    url: str, index_folder: Path, data_file: Path, words: list[str]
+def test_a_service_and_its_index_print_the_same(
+    url: str, index_folder: Path, data_file: Path, line: str
 ) -> None:
-    photo = str(data_file.parent / "photo-2.png")
-    words = [photo if word == "PHOTO" else word for word in words]
-    here, there = aladin(index_folder, *words, "--json"), aladin("--url", url, *words, "--json")
-    assert close(json.loads(there), json.loads(here))
-    assert here.splitlines()[:3] == there.splitlines()[:3]
-    assert aladin("--url", url, *words).splitlines()[0].split()[:2] == ["rank", "score"]
+    """Through `--url`, each kind of term once; tests/contract has the answers themselves."""
+    photo = data_file.parent / "photo-2.png"
+    words = [photo if word == "PHOTO" else word for word in shlex.split(line)]
+    here, there = (aladin_json("search", *at, *words) for at in ([index_folder], ["--url", url]))
+    assert close(there, here)
+    assert list(there) == list(here)
+    assert printed("--url", url, *words)[0].split()[:2] == ["rank", "score"]
 
 
-def test_a_calibrated_index_prints_probabilities(calibrated_index: Path) -> None:
-    words = (calibrated_index, "a red dog", "-k", "3")
-    answer = json.loads(aladin(*words, "--json"))
-    heading, *lines = aladin(*words).splitlines()
+def test_a_photo_finds_texts_unless_a_target_is_given(index_folder: Path, data_file: Path) -> None:
+    words = [index_folder, "--image", data_file.parent / "photo-3.png"]
+    hits = aladin_json("search", *words)["hits"]
+    assert all("#" in hit["id"] and hit["uri"] is None for hit in hits)
+    images = aladin_json("search", *words, "--target", "images")
+    assert images["hits"][0]["uri"] == "photo-3.png"
+
+
+def test_probabilities_are_printed_where_they_are_reliable(
+    calibrated_index: Path, index: Path, make_calibration: Callable[..., Calibration]
+) -> None:
+    words, likely = ["a red dog", "-k", "3"], ["--min-probability", "1"]
+    heading, *lines = printed(calibrated_index, *words)
     assert heading.split() == ["rank", "score", "match", "align", "prob.", "item"]
-    assert len(lines) == 3
-    for line, hit in zip(lines, answer["hits"], strict=True):
-        # Rank, score, and of both stages a score and a rank come before it.
-        assert line.split()[6] == f"{hit['probability']:.3f}"
-    heading, last = aladin(*words, "--min-probability", "1").splitlines()
-    assert last == "nothing is likely to match"
+    hits = aladin_json("search", calibrated_index, *words)["hits"]
+    # Rank, score, and of both stages a score and a rank come before it.
+    found = [line.split()[6] for line in lines]
+    assert found == [f"{hit['probability']:.3f}" for hit in hits]
+    assert printed(calibrated_index, *words, *likely)[1:] == ["nothing is likely to match"]
 
-
-def test_probabilities_that_are_not_reliable_are_not_shown(
-    index_folder: Path, tmp_path: Path, make_calibration: Callable[..., Calibration]
-) -> None:
-    root = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    made = make_calibration(describe(root).model.id)
-    store_calibration(root, replace(made, other_photos=True))
-    words = (root, "a red dog", "-k", "3")
-    heading, *lines = aladin(*words).splitlines()
-    assert heading.split() == ["rank", "score", "match", "align", "item"]
-    assert len(lines) == 3
-    assert lines == aladin(index_folder, *words[1:]).splitlines()[1:]
-    assert json.loads(aladin(*words, "--json"))["no_match"] is None
-    *same, last = aladin(*words, "--min-probability", "1").splitlines()
-    assert same == [heading, *lines]
-    assert last == (
-        "--min-probability was not applied: the index's calibration was fitted on other data, to "
-        "which most of these photos do not belong; aladin calibrate CHECKPOINT DATA --index INDEX "
-        "fits one to the index"
-    )
+    plain = printed(index, *words)
+    made = make_calibration(describe(index).model.id)
+    store_calibration(index, replace(made, other_photos=True))
+    assert printed(index, *words) == plain
+    assert aladin_json("search", index, *words)["no_match"] is None
+    *same, last = printed(index, *words, *likely)
+    assert same == plain
+    assert last.startswith("--min-probability was not applied: the index's calibration was fitted")
+    assert "aladin calibrate CHECKPOINT DATA --index INDEX" in last
 
 
 @pytest.mark.parametrize(
@@ -110,118 +123,79 @@ def test_probabilities_that_are_not_reliable_are_not_shown(
 def test_one_line_says_why_nothing_passes_a_filter(
     calibrated_index: Path, index_folder: Path, url: str, filter_json: str, says: str
 ) -> None:
-    words = ["a red dog", "--filter", filter_json]
     for where in ([calibrated_index], [index_folder], ["--url", url]):
-        assert aladin(*where, *words).splitlines() == [says]
+        assert printed(*where, "a red dog", "--filter", filter_json) == [says]
 
 
 @pytest.mark.parametrize(
-    ("words", "count"),
+    ("line", "count"),
     [
-        (["a red dog"], 1),
-        (["a red dog", "-k", "3", "--no-rerank"], 3),
-        (["--id", "plain", "--target", "texts", "-k", "2"], 2),
-        (["--image", "PHOTO", "-k", "2"], 2),
-        (["--image", "PHOTO", "-k", "2", "--box", "0,0.25,0.5,1"], 2),
-        (["--id", "plain", "-k", "2", "--box", "0,0.25,0.5,1"], 2),
+        ("'a red dog'", 1),
+        ("'a red dog' -k 3 --no-rerank", 3),
+        ("--id plain --target texts -k 2", 2),
+        ("--image PHOTO -k 2", 2),
+        ("--image PHOTO -k 2 --box 0,0.25,0.5,1", 2),
+        ("--id plain -k 2 --box 0,0.25,0.5,1", 2),
     ],
 )
-def test_both_ways_draw_the_same(
-    url: str, index_folder: Path, data_file: Path, tmp_path: Path, words: list[str], count: int
+def test_a_service_and_its_index_draw_the_same(
+    url: str, index_folder: Path, data_file: Path, tmp_path: Path, line: str, count: int
 ) -> None:
     photo = str(data_file.parent / "photo-2.png")
-    words = [photo if word == "PHOTO" else word for word in words]
-    words += ["--explain", "--json", "--out"]
+    words = [photo if word == "PHOTO" else word for word in shlex.split(line)]
+    words += ["--explain", "--out"]
     here, there = tmp_path / "here.png", tmp_path / "made" / "there.PNG"
-    hits = json.loads(aladin(index_folder, *words, here))["hits"]
+    hits = aladin_json("search", index_folder, *words, here)["hits"]
     assert len(hits) == count
-    assert len(json.loads(aladin("--url", url, *words, there))["hits"]) == count
+    assert len(aladin_json("search", "--url", url, *words, there)["hits"]) == count
     drawn = read_evidence(here.read_bytes())
-    assert len(drawn) == count
     for pair, hit in zip(drawn, hits, strict=True):
         assert hit["id"] in (pair.photo_id, pair.text_id)
         assert pair.align == pytest.approx(hit["stages"]["align"]["score"], abs=1e-5)
-        drawn_of = pair.evidence or pair.region_evidence or []
-        told = hit["evidence"] or hit["region_evidence"]
-        assert [each.score for each in drawn_of] == [
-            pytest.approx(each["score"], abs=1e-5) for each in told
-        ]
-        assert sum(each.score for each in drawn_of) == pytest.approx(pair.align, abs=1e-4)
+        scores = [each.score for each in pair.evidence or pair.region_evidence or []]
+        told = [each["score"] for each in hit["evidence"] or hit["region_evidence"]]
+        assert scores == pytest.approx(told, abs=1e-5)
+        assert sum(scores) == pytest.approx(pair.align, abs=1e-4)
     for one, other in zip(drawn, read_evidence(there.read_bytes()), strict=True):
         assert close(other.model_dump(mode="json"), one.model_dump(mode="json"))
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["here.png"]
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["a dog", "--out", "x.png"], "--out: expected --explain too"),
-        (["a dog", "--explain", "--out", "x.jpg"], "ends in .png, got x.jpg"),
-        (["a dog", "--explain", "--out", "x.png", "-k", "21"], "at most 20, got 21"),
-        (["--id", "plain", "--explain", "--out", "x.png"], "there is no evidence to draw"),
-        (
-            ["a dog", "--explain", "--out", "x.png", "--filter", '{"tags": "none"}'],
-            "nothing was found",
-        ),
-    ],
-)
-def test_an_impossible_drawing_is_refused_and_leaves_no_file(
-    index_folder: Path, tmp_path: Path, words: list[str], says: str
+def test_every_device_and_first_stage_answers_alike(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    words = [str(tmp_path / word) if word.startswith("x.") else word for word in words]
-    result = CliRunner().invoke(app, ["search", str(index_folder), *words])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert says in " ".join(result.stderr.split())
-    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    def found(*options: str) -> list[tuple[str, float]]:
+        hits = aladin_json("search", index_folder, "two dogs run", *options)["hits"]
+        return [(hit["id"], hit["score"]) for hit in hits]
+
+    for options in ("--first-stage torch", "--device auto", "--device auto --first-stage torch"):
+        assert found(*options.split()) == found() != []
+    assert caplog.messages == []
+    assert found("--device", "cuda") == found()
+    assert caplog.messages == ["searching on the CPU: torch finds no CUDA device"]
 
 
-def test_a_place_that_cannot_be_written_is_named(index_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    out = tmp_path / "file" / "x.png"
-    words = ["search", str(index_folder), "a dog", "--explain", "--out", str(out)]
-    result = CliRunner().invoke(app, words)
-    assert (result.exit_code, result.stdout) == (2, "")
-    said = " ".join(result.stderr.split())
-    assert f"--out: {out} cannot be written (" in said
-    assert ".partial" not in said
+def test_an_index_that_is_opened_warm_is_read_ahead(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    monkeypatch.setattr("aladin_index.generations.reader.read_file_ahead", read.append)
+    for warm in (False, True):
+        live = LiveIndex(index_folder, Opening(warm=warm))
+        live.open()
+        names = live.searcher().index.manifest.files if warm else ()
+        assert read == [index_folder / "generations" / "000001" / name for name in names]
+        live.close()
+    assert {path.name for path in read} >= {"ann.faiss", "embeddings.npy", "tokens.npy"}
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--url", "URL", "index", "a dog"], "exactly one of INDEX and --url, got both"),
-        (["--url", "URL"], "exactly one of text, image, id, regions, or the"),
-        (["--url", "URL", "a dog", "--id", "b"], "got text and id"),
-        (["--url", "URL", "a dog", "--device", "auto"], "a service has its own"),
-        (["--url", "URL", "--id", "nobody"], "no item 'nobody'"),
-        (["--url", "URL", " "], "the text is empty"),
-        (["--url", "localhost", "a dog"], "http://127.0.0.1:8000"),
-        (["--id", "nobody"], "exactly one of INDEX and --url, got neither"),
-        (["--url", "URL", "a dog", "--box", "0,0,1,1"], "box: expected a photo beside it"),
-        (["--url", "URL", "--id", "plain", "--box", "0,0,1"], "--box: expected x0, y0, x1, y1 in"),
-        (
-            ["--url", "URL", "--id", "plain", "--box", "0,0,1,2"],
-            "--box: expected x0, y0, x1, y1 in",
-        ),
-        (["--url", "URL", "--id", "plain", "--box", "all"], "--box: expected x0,y0,x1,y1, got"),
-        (["--url", "URL", "--id", "plain#0", "--box", "0,0,1,1"], "box: expected a photo to take"),
-        (["--url", "URL", "a dog", "--min-probability", "0.5"], "the index is not calibrated"),
-    ],
-)
-def test_mistakes_are_one_line_and_exit_code_two(url: str, words: list[str], says: str) -> None:
-    words = [url if word == "URL" else word for word in words]
-    result = CliRunner().invoke(app, ["search", *words])
-    assert result.exit_code == 2
-    assert says in result.stderr
-    assert result.stdout == ""
-
-
-def test_a_service_is_asked_without_what_searches_need(url: str) -> None:
-    script = f"""
-import sys
-from aladin_service.cli import app
-app(["search", "--url", {url!r}, "a dog"], standalone_mode=False)
-heavy = {{"torch", "numpy", "faiss", "fastapi", "PIL"}} & set(sys.modules)
-assert not heavy, heavy
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE)
+@pytest.mark.skipif(not hasattr(disk.os, "posix_fadvise"), reason="this system cannot be asked")
+def test_files_are_read_ahead_by_the_system(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(disk.os, "posix_fadvise", lambda _, *how: asked.append(how))
+    disk.read_file_ahead(index_folder / "CURRENT")
+    assert asked == [(0, 0, disk.os.POSIX_FADV_WILLNEED)]

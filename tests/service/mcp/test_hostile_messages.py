@@ -95,7 +95,7 @@ def test_no_message_is_too_much(agent: Any) -> None:
     answered: dict[str, int] = {"result": 0, "isError": 0, "error": 0}
 
     @settings(
-        max_examples=600,
+        max_examples=400,
         deadline=None,
         database=None,
         derandomize=True,
@@ -135,15 +135,6 @@ def called(**arguments: Any) -> bytes:
     return json.dumps(message).encode()
 
 
-def test_lists_that_a_client_wrote_as_texts_reach_the_tool(agent: Any) -> None:
-    written = called(filter='{"number": {"lte": 4}}', like='["plain"]', k="2", **{"not": "a car"})
-    meant = called(filter={"number": {"lte": 4}}, like=["plain"], k=2, **{"not": ["a car"]})
-    (found, expected) = (agent(body).json()["result"] for body in (written, meant))
-    assert "isError" not in found or not found["isError"], found
-    assert len(found["structuredContent"]["hits"]) == 2
-    assert found["structuredContent"] == expected["structuredContent"]
-
-
 MANY = {
     "parts": called(**{"and": [""] * 300_000}),
     "ids": called(like=[1] * 330_000),
@@ -164,18 +155,17 @@ def test_many_values_are_refused_before_they_are_parsed(agent: Any, name: str) -
     assert seconds < 0.5
 
 
-def test_many_faults_of_a_call_are_counted(agent: Any) -> None:
-    answer = agent(called(**{f"{number}": 0 for number in range(4000)}))
-    (block,) = answer.json()["result"]["content"]
-    assert "4000 fields are invalid" in block["text"]
-    assert len(block["text"]) < 200
-
-
-@pytest.mark.parametrize("k", [0, 51, 1_000_000, "many", None, [3]])
-def test_an_agent_that_asks_for_a_million_hits_gets_the_limit(agent: Any, k: Any) -> None:
-    call = {"name": "search", "arguments": {"query": "a red dog", "k": k}}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-    result = agent(json.dumps(message)).json()["result"]
-    assert result["isError"] is True
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({f"{number}": 0 for number in range(4000)}, "4000 fields are invalid"),
+        *(({"k": k}, "k: ") for k in (0, 51, 1_000_000, "many", None, [3])),
+    ],
+)
+def test_faults_of_a_call_are_one_short_text(
+    agent: Any, arguments: dict[str, Any], says: str
+) -> None:
+    result = agent(called(**arguments)).json()["result"]
     (block,) = result["content"]
-    assert "k: " in block["text"]
+    assert result["isError"] is True
+    assert says in block["text"] and len(block["text"]) < 200

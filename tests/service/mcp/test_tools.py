@@ -91,27 +91,16 @@ def assert_same(found: dict[str, Any], answered: dict[str, Any]) -> None:
         assert "stages" not in hit
 
 
+BOX = [0.0, 0.25, 0.5, 1.0]
+PAGE = {"k": 3, "offset": 1, "filter": {"number": {"lte": 4}}, "sort": "-number"}
+
+
 @pytest.mark.parametrize(
     ("given", "body"),
     [
         ({"query": "a red dog"}, {"text": "a red dog"}),
-        (
-            {
-                "id": "plain",
-                "k": 3,
-                "offset": 1,
-                "filter": {"number": {"lte": 4}},
-                "sort": "-number",
-            },
-            {
-                "id": "plain",
-                "k": 3,
-                "offset": 1,
-                "filter": {"number": {"lte": 4}},
-                "sort": "-number",
-            },
-        ),
-        ({"id": "plain", "box": [0.0, 0.25, 0.5, 1.0]}, {"id": "plain", "box": [0, 0.25, 0.5, 1]}),
+        ({"id": "plain", **PAGE}, {"id": "plain", **PAGE}),
+        ({"id": "plain", "box": BOX}, {"id": "plain", "box": BOX}),
         (
             {"query": "a red dog", "and": ["a star"], "not": ["a car"], "like": ["plain"]},
             {
@@ -125,12 +114,7 @@ def assert_same(found: dict[str, Any], answered: dict[str, Any]) -> None:
 )
 @pytest.mark.parametrize(("place", "find"), [("served", "photos"), ("remote", "texts")])
 async def test_hits_are_those_of_the_http_api_in_short(
-    index_folder: Path,
-    url: str,
-    place: str,
-    find: str,
-    given: dict[str, Any],
-    body: dict[str, Any],
+    index_folder: Path, url: str, place: str, find: str, given: dict[str, Any], body: dict[str, Any]
 ) -> None:
     target = "images" if find == "photos" else "texts"
     answered = httpx.post(f"{url}/v1/search/{target}", json=body).json()
@@ -148,25 +132,25 @@ async def test_hits_are_those_of_the_http_api_in_short(
             assert hit["found"] == pytest.approx(expected["found"], abs=1e-4)
 
 
-AS_TEXTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"filter": '{"number": {"lte": 4}}'}, {"filter": {"number": {"lte": 4}}}),
-    ({"and": '["a star", "grass"]'}, {"and": ["a star", "grass"]}),
-    ({"and": "a star"}, {"and": ["a star"]}),
-    ({"not": "[a car"}, {"not": ["[a car"]}),
-    ({"like": '["plain"]'}, {"like": ["plain"]}),
-    ({"k": "3", "thumbnails": "true"}, {"k": 3, "thumbnails": True}),
-    ({"query": "[1]"}, {"query": "[1]"}),
-]
-
-
-@pytest.mark.parametrize(("written", "meant"), AS_TEXTS)
-async def test_lists_and_objects_that_a_client_wrote_as_texts_are_taken(
-    index_folder: Path, written: dict[str, Any], meant: dict[str, Any]
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"filter": '{"number": {"lte": 4}}'}, {"filter": {"number": {"lte": 4}}}),
+        ({"and": '["a star", "grass"]'}, {"and": ["a star", "grass"]}),
+        ({"and": "a star"}, {"and": ["a star"]}),
+        ({"not": "[a car"}, {"not": ["[a car"]}),
+        ({"like": '["plain"]'}, {"like": ["plain"]}),
+        ({"k": "3", "thumbnails": "true"}, {"k": 3, "thumbnails": True}),
+        ({"query": "[1]"}, {"query": "[1]"}),
+    ],
+)
+def test_lists_and_objects_that_a_client_wrote_as_texts_are_taken(
+    written: dict[str, Any], meant: dict[str, Any]
 ) -> None:
-    async with served(index_folder) as agent:
-        found = await agent.data("search", **{"query": "a red dog"} | written)
-        assert found == await agent.data("search", **{"query": "a red dog"} | meant)
-        assert found["hits"]
+    found, expected = (
+        SearchArguments.model_validate({"query": "a red dog"} | given) for given in (written, meant)
+    )
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -204,11 +188,14 @@ def test_a_photo_without_an_id_or_of_a_wrong_size_is_refused(given: dict[str, An
         ShowArguments.model_validate(given)
 
 
-async def test_a_name_is_found_where_it_is_written(opened: Opened) -> None:
+async def test_words_negations_and_unknown_fields_of_a_search_are_named(opened: Opened) -> None:
     async with opened() as agent:
-        found = await agent.data("search", query="motorcycle", lexical=1, k=1)
-    (hit,) = found["hits"]
+        (hit,) = (await agent.data("search", query="motorcycle", lexical=1, k=1))["hits"]
+        split = await agent.data("search", query="a dog without a car")
+        unknown = await agent.data("search", query="a", filter={"colour": "red"})
     assert hit["found_in"] == {"text": ["motorcycle"]}
+    assert [term["role"] for term in split["suggestion"]] == ["all", "not"]
+    assert unknown == {"found": "photos", "unknown_fields": ["colour"], "hits": []}
 
 
 async def test_pages_follow_one_another_until_the_last(
@@ -224,20 +211,10 @@ async def test_pages_follow_one_another_until_the_last(
     assert sorted(seen) == sorted(image_ids)
 
 
-async def test_a_negation_in_words_is_offered_split(opened: Opened) -> None:
-    async with opened() as agent:
-        found = await agent.data("search", query="a dog without a car")
-    assert [term["role"] for term in found["suggestion"]] == ["all", "not"]
-
-
-async def test_unknown_fields_of_a_filter_are_named(opened: Opened) -> None:
-    async with opened() as agent:
-        found = await agent.data("search", query="a", filter={"colour": "red"})
-    assert found == {"found": "photos", "unknown_fields": ["colour"], "hits": []}
-
-
-async def test_thumbnails_come_in_the_order_of_the_hits_if_asked_for(opened: Opened) -> None:
-    async with opened() as agent:
+async def test_thumbnails_come_in_the_order_of_the_hits_where_there_is_a_photo(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(index_folder) as agent:
         assert pictures(await agent.call("search", query="a star")) == []
         result = await agent.call("search", query="a star", k=3, thumbnails=True)
         ids = [hit["id"] for hit in result.structured_content["hits"]]
@@ -246,11 +223,6 @@ async def test_thumbnails_come_in_the_order_of_the_hits_if_asked_for(opened: Ope
         assert len(pictures(result)) == 3
         assert all(max(picture.size) <= THUMBNAIL_PX for picture in pictures(result))
 
-
-async def test_a_photo_without_a_file_has_no_thumbnail(
-    index_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with served(index_folder) as agent:
         whole = agent.client.photo
 
         async def photo(photo_id: str, size_px: int) -> Any:
@@ -262,8 +234,11 @@ async def test_a_photo_without_a_file_has_no_thumbnail(
     assert len(pictures(result)) == 5
 
 
-async def test_a_photo_comes_with_its_caption_and_metadata(opened: Opened) -> None:
-    async with opened() as agent:
+async def test_a_photo_is_shown_with_its_item_and_where_the_words_of_a_text_are(
+    opened: Opened, service: Service
+) -> None:
+    text = "a red dog runs"
+    async with opened() as agent, service() as http:
         result = await agent.call("show", id="bike 2?", size_px=64)
         shown = result.structured_content
         assert shown.pop("uri")
@@ -275,10 +250,6 @@ async def test_a_photo_comes_with_its_caption_and_metadata(opened: Opened) -> No
         (picture,) = pictures(result)
         assert max(picture.size) == 56  # the photo's own size, which is smaller
 
-
-async def test_words_are_pointed_at_in_a_photo(opened: Opened, service: Service) -> None:
-    text = "a red dog runs"
-    async with opened() as agent, service() as http:
         params = {"id": "dogs/red#1", "text": text}
         expected = (await http.get("/v1/explain", params=params)).json()
         result = await agent.call("show", id="dogs/red#1", query=text, size_px=400)
@@ -292,24 +263,20 @@ async def test_words_are_pointed_at_in_a_photo(opened: Opened, service: Service)
         assert 300 < max(picture.size) <= 400
 
 
-async def test_the_index_is_described_with_fields_that_can_be_filtered(opened: Opened) -> None:
+async def test_an_index_is_described_with_fields_that_can_be_filtered(
+    opened: Opened, world: EngineWorld
+) -> None:
     async with opened() as agent:
         info = await agent.data("describe")
-        assert info["photos"]["count"] == 6
-        assert info["texts"]["count"] == 12
-        assert info["probabilities"] is False
+        counts = info["photos"]["count"], info["texts"]["count"], info["probabilities"]
+        assert counts == (6, 12, False)
         fields = {field["name"]: field for field in info["photos"]["filter_fields"]}
         assert fields["tags"] == {"name": "tags", "kind": "text", "values": ["even", "odd"]}
         assert sorted(fields["number"]["values"]) == [0, 1, 2, 3, 4, 5]
         for name, field in fields.items():
             condition = {name: field["values"][0]}
             assert (await agent.data("search", query="a", filter=condition))["hits"]
-
-
-async def test_an_index_in_a_vector_database_is_described_without_fields(
-    world: EngineWorld,
-) -> None:
-    async with world.service() as http:
+    async with world.service() as http:  # a vector database does not tell its fields
         agent = Agent(AsyncAladinClient("http://localhost", transport=http._transport))
         info = await agent.data("describe")
         assert info["photos"] == {"count": 6, "filter_fields": [], "further_fields": []}
@@ -317,9 +284,7 @@ async def test_an_index_in_a_vector_database_is_described_without_fields(
         assert [hit["id"] for hit in found["hits"]] == ["bike 2?"]
 
 
-async def test_probabilities_are_named_and_shown(
-    calibrated_index: Path, index_folder: Path
-) -> None:
+async def test_probabilities_are_named_and_shown(calibrated_index: Path) -> None:
     async with served(calibrated_index) as agent:
         assert (await agent.data("describe"))["probabilities"] is True
         found = await agent.data("search", query="a red dog runs")
@@ -328,38 +293,32 @@ async def test_probabilities_are_named_and_shown(
         most = max(hit["probability"] for hit in found["hits"])
         fewer = await agent.data("search", query="a red dog runs", min_probability=most)
         assert 0 < len(fewer["hits"]) < len(found["hits"])
-    async with served(index_folder) as agent:
-        with pytest.raises(ToolError, match="not calibrated"):
-            await agent.call("search", query="a dog", min_probability=0.5)
+
+
+# Arguments of the tool, and the same request over HTTP.
+REFUSED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"query": "x" * 2001}, {"text": "x" * 2001}),
+    ({"query": "x", "filter": {"y": {"about": 1}}}, {"text": "x", "filter": {"y": {"about": 1}}}),
+    ({"query": "x", "sort": "-"}, {"text": "x", "sort": "-"}),
+    ({"query": "x", "min_probability": 0.5}, {"text": "x", "min_probability": 0.5}),
+    ({"id": "nobody"}, {"id": "nobody"}),
+    ({"query": "x", "not": ["y"] * 8}, {"all": [{"text": "x"}], "not": [{"text": "y"}] * 8}),
+    (
+        {"query": "x", "not": ["y"], "lexical": 0.5},
+        {"all": [{"text": "x"}], "not": [{"text": "y"}], "lexical": 0.5},
+    ),
+]
 
 
 async def test_errors_have_the_messages_of_the_http_api(opened: Opened, service: Service) -> None:
-    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"query": "x" * 2001}, {"text": "x" * 2001}),
-        (
-            {"query": "x", "filter": {"year": {"about": 1}}},
-            {"text": "x", "filter": {"year": {"about": 1}}},
-        ),
-        ({"query": "x", "sort": "-"}, {"text": "x", "sort": "-"}),
-        ({"id": "nobody"}, {"id": "nobody"}),
-        ({"query": "x", "not": ["y"] * 8}, {"all": [{"text": "x"}], "not": [{"text": "y"}] * 8}),
-        (
-            {"query": "x", "not": ["y"], "lexical": 0.5},
-            {"all": [{"text": "x"}], "not": [{"text": "y"}], "lexical": 0.5},
-        ),
-    ]
     async with opened() as agent, service() as http:
-        for given, body in cases:
+        for given, body in REFUSED:
             refused = await http.post("/v1/search/images", json=body)
             assert refused.status_code in (404, 422)
             with pytest.raises(ToolError) as raised:
                 await agent.call("search", **given)
             message = refused.json()["error"]["message"]
             assert str(raised.value) == f"Error executing tool search: {message}"
-
-
-async def test_an_unknown_id_is_named(opened: Opened) -> None:
-    async with opened() as agent:
         for given in ({"id": "nobody"}, {"id": "nobody", "query": "a dog"}):
             with pytest.raises(ToolError, match="no item 'nobody'"):
                 await agent.call("show", **given)
@@ -390,11 +349,8 @@ async def test_a_service_that_is_away_is_named() -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("too slow", request=request)
 
-    client = AsyncAladinClient(
-        "http://127.0.0.1:9",
-        retries=RetryPolicy(attempts=1),
-        transport=httpx.MockTransport(refuse),
-    )
+    url, once = "http://127.0.0.1:9", RetryPolicy(attempts=1)
+    client = AsyncAladinClient(url, retries=once, transport=httpx.MockTransport(refuse))
     with pytest.raises(ToolError, match=r"http://127\.0\.0\.1:9"):
         await Agent(client).call("search", query="a dog")
 
@@ -413,11 +369,9 @@ async def test_long_texts_and_metadata_are_shortened_and_named(
             return answer
 
         monkeypatch.setattr(agent.client, "search", search)
-        found = await agent.data("search", query="a star", k=1)
-    (hit,) = found["hits"]
+        (hit,) = (await agent.data("search", query="a star", k=1))["hits"]
     assert hit["text"] == "é" * 999 + "…"
-    assert hit["metadata"] == {"number": 1}
-    assert hit["omitted_metadata"] == ["note"]
+    assert (hit["metadata"], hit["omitted_metadata"]) == ({"number": 1}, ["note"])
 
 
 async def test_every_tool_says_enough_to_be_used() -> None:

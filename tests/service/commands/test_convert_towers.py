@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -21,23 +20,15 @@ from transformers import (
     ViTImageProcessor,
 )
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
-from typer.testing import CliRunner, Result
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.encoders.vocabulary import train_tokenizer
-from aladin_service.cli import app
+from tests.service.commands.conftest import aladin, aladin_json
 
 CAPTIONS = ["a red dog runs", "two men ride a motorcycle", "a blue square above a circle"]
 SIZES = [(96, 64), (64, 96), (80, 80), (120, 40)]
 LAYERS = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 VISION = {"hidden_size": 12, "patch_size": 8, **LAYERS}
-
-
-def aladin(*words: object) -> Result:
-    """Run a command line; it has to succeed."""
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 0, result.stderr
-    return result
 
 
 def letters() -> Siglip2Tokenizer:
@@ -114,33 +105,24 @@ def test_an_index_of_photos_of_any_shape_searches_by_the_towers_own_similarity(
     made = aladin("convert", "towers", tmp_path / "source", "--out", checkpoint)
     assert made.stdout == f"{checkpoint}\n"
     assert "the towers' own similarity: 12 numbers an embedding" in made.stderr
-    shutil.rmtree(tmp_path / "source")
-    aladin("index", "build", "--model", checkpoint, "--images", photos[0].parent, "--out", index)
+    build = ["index", "build", "--images", photos[0].parent, "--model", checkpoint, "--out"]
+    aladin(*build, index)
 
     text = "a red dog rides"
-    hits = json.loads(aladin("search", index, text, "--explain", "--json").stdout)["hits"]
+    hits = aladin_json("search", index, text, "--explain")["hits"]
     scores = {hit["id"]: hit["stages"]["match"]["score"] for hit in hits}
     for file, expected in zip(photos, own_similarity(naflex, photos, text), strict=True):
         assert scores[file.name] == pytest.approx(expected, abs=1e-4)
     assert all(hit["stages"]["align"] is None and hit["evidence"] is None for hit in hits)
+    found = aladin_json("search", index, "--image", photos[3], "--target", "images")
+    assert found["hits"][0]["id"] == "photo-3.png"
 
-    words = ["search", index, "--image", photos[3], "--target", "images", "--json"]
-    assert json.loads(aladin(*words).stdout)["hits"][0]["id"] == "photo-3.png"
-
-
-def test_evidence_of_photos_of_any_shape(
-    naflex: PreTrainedModel, photos: list[Path], tmp_path: Path
-) -> None:
-    del naflex
-    checkpoint, index = tmp_path / "checkpoint", tmp_path / "index"
-    aladin("convert", "towers", tmp_path / "source", "--out", checkpoint)
     config = json.loads((checkpoint / "config.json").read_text())
     assert config["alignment_trained"] is False
     # As if a recipe had trained it, since there is no evidence otherwise.
     (checkpoint / "config.json").write_text(json.dumps(config | {"alignment_trained": True}))
-    aladin("index", "build", "--model", checkpoint, "--images", photos[0].parent, "--out", index)
-    words = ["search", index, "a red dog rides", "--explain", "--json"]
-    hits = json.loads(aladin(*words).stdout)["hits"]
+    aladin(*build, tmp_path / "aligned")
+    hits = aladin_json("search", tmp_path / "aligned", text, "--explain")["hits"]
     # The second stage keeps the order of the first: its weight is 0.
     assert [hit["stages"]["match"]["rank"] for hit in hits] == [1, 2, 3, 4]
     for hit in hits:
@@ -151,71 +133,42 @@ def test_evidence_of_photos_of_any_shape(
             assert (x1 - x0) * width == pytest.approx((y1 - y0) * height, rel=0.35)
 
 
-def test_a_pyramid_and_fewer_patches(
-    naflex: PreTrainedModel, tmp_path: Path, exports: list[Path]
-) -> None:
-    del naflex
-    words = ["convert", "towers", tmp_path / "source", "--out", tmp_path / "checkpoint"]
-    options = ["--pyramid", 2, "--pyramid", 1, "--max-patches", 12, "--align-dim", 6, "--json"]
-    report = json.loads(aladin(*words, *options).stdout)
+@pytest.mark.usefixtures("naflex")
+def test_options_of_the_towers_reach_the_checkpoint(tmp_path: Path, exports: list[Path]) -> None:
+    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+    convert = ["convert", "towers", source, "--out"]
+    options = ["--pyramid", 2, "--pyramid", 1, "--max-patches", 12, "--align-dim", 6]
+    report = aladin_json(*convert, checkpoint, *options)
     assert report["zero_shot"] is True
-    assert exports == [tmp_path / "checkpoint"]
+    assert exports == [checkpoint]
     assert (report["dim"], report["regions"], report["max_tokens"]) == (12, 5, 64)
-    model = load_checkpoint(tmp_path / "checkpoint").model
+    model = load_checkpoint(checkpoint).model
     assert model.config.image_encoder.preprocessing is not None
     assert model.config.image_encoder.preprocessing.max_patches == 12
     assert model.image.encoder.frozen and model.text.encoder.frozen
     assert model.alignment.dim == 6
+    refused = aladin(*convert, tmp_path / "new", "--size", "64", code=2)
+    assert "takes photos of any shape: give max_patches, not a size" in refused.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_towers_that_do_not_belong_together_get_new_heads(
     tmp_path: Path, exports: list[Path]
 ) -> None:
-    vision, text = tmp_path / "vision", tmp_path / "text"
-    AutoModel.from_config(AutoConfig.for_model("dinov2", image_size=32, **VISION)).save_pretrained(
-        vision
-    )
+    vision, text, out = (tmp_path / name for name in ("vision", "text", "checkpoint"))
+    dino = AutoConfig.for_model("dinov2", image_size=32, **VISION)
+    AutoModel.from_config(dino).save_pretrained(vision)
     ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(vision)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=train_tokenizer(CAPTIONS, 150),
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-    )
-    config = AutoConfig.for_model("bert", hidden_size=10, vocab_size=len(tokenizer), **LAYERS)
-    AutoModel.from_config(config).save_pretrained(text)
+    special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    vocabulary = train_tokenizer(CAPTIONS, 150)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=vocabulary, **special)
+    bert = AutoConfig.for_model("bert", hidden_size=10, vocab_size=len(tokenizer), **LAYERS)
+    AutoModel.from_config(bert).save_pretrained(text)
     tokenizer.save_pretrained(text)
-    words = ["convert", "towers", vision, "--text", text, "--out", tmp_path / "checkpoint"]
-    made = aladin(*words, "--size", 48)
+    made = aladin("convert", "towers", vision, "--text", text, "--out", out, "--size", 48)
     assert "the heads are new, train them before searching" in made.stderr
-    assert exports == []
     assert "regions a photo: 36, texts of up to 128 tokens" in made.stderr
-    checkpoint = load_checkpoint(tmp_path / "checkpoint")
+    assert exports == []
+    checkpoint = load_checkpoint(out)
     assert checkpoint.model.config.matching.start == "random"
     assert checkpoint.fusion.text_to_image.weight == 0
-
-
-def test_impossible_conversions_are_refused(naflex: PreTrainedModel, tmp_path: Path) -> None:
-    del naflex
-    words = ["convert", "towers", str(tmp_path / "source"), "--out"]
-    size = CliRunner().invoke(app, [*words, str(tmp_path / "new"), "--size", "64"])
-    assert (size.exit_code, size.stdout) == (2, "")
-    assert "takes photos of any shape: give max_patches, not a size" in size.stderr
-    taken = CliRunner().invoke(app, [*words, str(tmp_path / "source")])
-    assert taken.exit_code == 2
-    assert "there is something already" in taken.stderr
-    nothing = CliRunner().invoke(
-        app, ["convert", "towers", str(tmp_path / "none"), "--out", str(tmp_path / "new")]
-    )
-    assert nothing.exit_code == 2
-    assert nothing.stderr.startswith(f"error: {tmp_path / 'none'}: cannot load a ")
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_path_that_does_not_exist_is_reported_as_such(tmp_path: Path) -> None:
-    result = CliRunner().invoke(
-        app, ["convert", "towers", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
-    )
-    assert result.exit_code == 2
-    assert "there is no such folder" in " ".join(result.stderr.split())
-    assert "Repo id" not in result.stderr
