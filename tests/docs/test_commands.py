@@ -40,6 +40,7 @@ RUN_FROM = [
     "docs/CLUSTER.md",
     "docs/DATA.md",
     "docs/INDEX.md",
+    "docs/MCP.md",
     "docs/PHOTOS.md",
     "docs/PYTHON.md",
     "docs/SEARCH.md",
@@ -107,6 +108,9 @@ OTHERS = {
     "python": "a benchmark, of which the options are read, or writes a file of this repository",
 }
 
+# Of them 24 validate, as many as probabilities need, and 6 are tested with.
+PHOTOS = 60
+
 RECORD = "".join(
     f"{name}() {{ printf '%s\\0' {name} \"$@\"; printf '\\n'; }}\n" for name in ("aladin", *OTHERS)
 )
@@ -161,7 +165,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.fromarray(pixels).save(place)
 
     lines: list[str] = []
-    for number in range(260):
+    for number in range(PHOTOS):
         name = f"{number:04}"
         photo(root / "FOLDER" / f"{name}.png")
         line = {
@@ -188,7 +192,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(100):
         with tarfile.open(root / "shards" / f"{number:05}.tar", "w") as tar:
             fields = json.dumps({"year": 2020, "city": "Bern"}).encode()
-            image = (root / "FOLDER" / f"{number:04}.png").read_bytes()
+            image = (root / "FOLDER" / f"{number % PHOTOS:04}.png").read_bytes()
             for suffix, content in (("png", image), ("json", fields)):
                 entry = tarfile.TarInfo(f"{number:05}.{suffix}")
                 entry.size = len(content)
@@ -314,6 +318,7 @@ def test_every_command_runs_as_it_is_pasted(
     for name in ("MODELS", "LIBRARIES"):
         monkeypatch.setenv(f"ALADIN_{name}_DIR", str(tmp_path / name.lower()))
     monkeypatch.setenv("ALADIN_RUNTIME", "torch")  # no graphs, which take seconds
+    monkeypatch.setattr("aladin_training.correction._LEAST", 2)
     # The hub's CLIP is the small one of the folder.
     monkeypatch.setattr(
         "aladin_network.conversion.named_models._downloaded", lambda _: world / "SOURCE"

@@ -6,12 +6,8 @@ import re
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-
-from aladin_service.cli import app
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -38,15 +34,6 @@ TREES = {"README.md": "What is where", "CONTRIBUTING.md": "Structure"}
 
 def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def shell_lines(text: str) -> list[str]:
-    """Return the commands of a document: lines of its shell blocks, and code in its tables."""
-    lines: list[str] = []
-    for block in re.findall(r"^ *```bash\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
-        lines += block.replace("\\\n", " ").splitlines()
-    lines += re.findall(r"`((?:aladin|python -m) [^`]*)`", text)
-    return [line.split(" # ")[0].strip() for line in lines]
 
 
 def anchors(text: str) -> set[str]:
@@ -110,37 +97,14 @@ def test_every_folder_of_the_packages_is_in_the_contributors_tree() -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_modules_exist(name: str) -> None:
-    for line in shell_lines(read(name)):
-        for module in re.findall(r"python -m (benchmarks\.[\w.]+|aladin_\w+)", line):
-            assert find_spec(module) is not None, module
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_files_named_in_code_exist(name: str) -> None:
-    for path in re.findall(
-        r"`((?:aladin|training|index|service|benchmarks|tests|docs|docker)/[\w./-]+\.\w+)`",
-        read(name),
-    ):
+def test_modules_and_files_named_in_code_exist(name: str) -> None:
+    text = read(name)
+    for module in re.findall(r"python -m (benchmarks\.[\w.]+|aladin_\w+)", text):
+        assert find_spec(module.rstrip(".")) is not None, module
+    folders = "aladin|training|index|service|benchmarks|tests|docs|docker"
+    for path in re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)`", text):
         if not re.search(r"NAME|/secrets/|\.env$", path):  # made by commands
             assert (ROOT / path).exists(), path
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_commands_and_their_options_exist(name: str) -> None:
-    root: Any = typer.main.get_command(app)
-    for line in shell_lines(read(name)):
-        for words in re.findall(r"(?:^|[;&|] *)aladin ((?:[a-z][a-z-]*\b ?)+)([^|;&]*)", line):
-            command = root
-            for word in words[0].split():
-                commands = getattr(command, "commands", None)  # of a group
-                if commands is None:
-                    break
-                assert word in commands, line
-                command = commands[word]
-            options = {each for one in command.params for each in one.opts}
-            for option in re.findall(r"(?<=\s)(--[a-z][a-z-]*|-[a-z])\b", f" {words[1]}"):
-                assert option in options, f"{option}: {line}"
 
 
 def test_the_python_of_the_readme_runs() -> None:

@@ -31,7 +31,7 @@ def onnx(
         ),
     ] = None,
 ) -> None:
-    """Write both towers with their heads as ONNX graphs, which encode faster on CPUs.
+    """Write both towers as ONNX graphs, which encode faster on CPUs.
 
     In: CHECKPOINT, or INDEX/model of an index. Out: the folder onnx of the checkpoint, complete or
     not at all, printed on stdout. Its numbers are compared with those of torch, and kept if they

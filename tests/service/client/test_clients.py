@@ -438,7 +438,7 @@ FAILURES: list[tuple[Any, Steps, int, type[Exception] | None, str]] = [
     ),
     (call("add_text", TEXT, "replace"), (httpx.ReadError, MADE), 2, None, ""),
     # What cannot be asked is not sent.
-    (call("add_texts", []), (), 0, InputError, ""),
+    (call("add_texts", []), (), 0, InputError, "expected"),
     (call("explain_png", "a"), (), 0, InputError, "exactly one of text, query_id, photo, got"),
     (
         call("explain_png", "a", text="a", query_id="b"),

@@ -76,7 +76,7 @@ REFUSED = [
     ("search index --id plain --explain --out new.png", "there is no evidence to draw"),
     (f'{DRAW} new.png --filter \'{{"tags": "none"}}\'', "nothing was found"),
     (f"{DRAW} file/x.png", "--out: file/x.png cannot be written ("),
-    ("search index dog cat", 'words that belong together in quotes: "dog cat"'),
+    ("search index dog cat", "put several words that belong together in quotes"),
     # Indexes that are made.
     ("index build --model nomodel --images photos --out new", "not a checkpoint"),
     ("index build --model nobody/x --images photos --out new", "nobody/x"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import CALIBRATION, Calibration
 from aladin_network.errors import ConfigError, DataError
-from aladin_network.types import NullProgress
+from aladin_network.types import NullProgress, Progress
 from aladin_service.demo import SCENES
 from aladin_service.demo.prepare import prepare_index
-from aladin_service.demo.run import calibrate_demo, draw_demo, run_demo
+from aladin_service.demo.run import calibrate_demo, draw_demo, run_demo, train_demo
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.reports.tables import metrics_table
 from aladin_training.config.recipe import load_recipe
@@ -45,6 +45,18 @@ class Units(NullProgress):
             self._left -= count
             if self._left < 0:
                 raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_training() -> Iterator[None]:
+    """Trains an epoch of each stage, where nothing else is said."""
+
+    def train(out: Path, data: Path, progress: Progress, overrides: list[str] = QUICK) -> Path:
+        return train_demo(out, data, progress, overrides)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aladin_service.demo.run.train_demo", train)
+        yield
 
 
 @pytest.fixture(scope="module")
