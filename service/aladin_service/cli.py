@@ -20,7 +20,6 @@ from aladin_service.commands import (
     demo,
     evaluate,
     export,
-    help,
     index,
     key,
     mcp,
@@ -30,7 +29,6 @@ from aladin_service.commands import (
     serve,
     train,
 )
-from aladin_service.commands.help import VersionOption
 from aladin_service.commands.help_style import CommandApp, Group
 from aladin_service.failures import exit_code, one_line
 from aladin_service.observe.logs import LogSetup, log_setup, log_to_stderr
@@ -39,6 +37,18 @@ from aladin_service.observe.logs import LogSetup, log_setup, log_to_stderr
 # need them; with Python's 700, a fifth of the CPU time of importing torch and transformers is spent
 # on searches that find nothing.
 _GC_THRESHOLD = 10_000
+
+
+DISTRIBUTION = "aladin-search"
+
+
+def _print_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import version
+
+    typer.echo(f"aladin {version(DISTRIBUTION)}")
+    raise typer.Exit
 
 
 class Root(Group):
@@ -103,7 +113,6 @@ app.command("prepare")(demo.prepare)
 app.command("serve")(serve.serve)
 app.command("mcp")(mcp.mcp)
 app.add_typer(key.app, name="key")
-app.command("help")(help.help_)
 
 
 @app.callback()
@@ -111,7 +120,12 @@ def root(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show debug messages, and the traceback of a failure.")
     ] = False,
-    version: VersionOption = False,  # noqa: ARG001  its callback shows it
+    version: Annotated[  # noqa: ARG001  its callback shows it
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Show the version and exit."
+        ),
+    ] = False,
 ) -> None:
     """Search photos with words and words with photos.
 
@@ -119,6 +133,19 @@ def root(
     2 an error in the command line or in the data.
     """
     log_to_stderr(LogSetup(debug=debug))
+
+
+@app.command("help")
+def help_(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND...", help="A command, such as: index build."),
+    ] = None,
+) -> None:
+    """Show the help of a command."""
+    root = context.find_root()
+    root.command.main([*(words or ()), "--help"], prog_name=root.info_name)
 
 
 def main() -> None:

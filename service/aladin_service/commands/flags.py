@@ -9,8 +9,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
-from functools import partial, wraps
-from typing import Annotated, Any, NamedTuple, TypeVar, get_origin, get_type_hints
+from functools import partial, reduce, wraps
+from itertools import chain
+from operator import or_
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 Result = TypeVar("Result")
 
@@ -112,14 +124,24 @@ def _place(name: str, names: Sequence[str]) -> int:
     return names.index(name) if name in names else len(names)
 
 
+def _without_notes(hint: Any) -> tuple[Any, list[Any]]:
+    """Return a type without what is annotated, on the members of a union too, and all of that."""
+    if get_origin(hint) is Annotated:
+        kind, notes = _without_notes(hint.__origin__)
+        return kind, [*notes, *hint.__metadata__]
+    if get_origin(hint) not in (Union, UnionType):
+        return hint, []
+    kinds, notes = zip(*map(_without_notes, get_args(hint)), strict=True)
+    return reduce(or_, kinds), [*chain(*notes)]
+
+
 def _option(name: str, hint: Any, differs: dict[str, Any], *, is_on: bool) -> Any:
     """Return a field's type with an option of its name, bounds and description."""
     import typer
     from annotated_types import Ge, Le
     from pydantic.fields import FieldInfo
 
-    notes: list[Any] = list(getattr(hint, "__metadata__", ()))
-    kind = hint.__origin__ if get_origin(hint) is Annotated else hint
+    kind, notes = _without_notes(hint)
     flag = f"--{name.replace('_', '-')}"
     if kind is bool and is_on:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"

@@ -16,6 +16,7 @@ from aladin_service.commands.options import (
     DetectorOption,
     FirstStageOption,
     SearchDeviceOption,
+    UrlOption,
     WarmOption,
 )
 from aladin_service.commands.serve import ServedPhotosRootOption
@@ -31,14 +32,7 @@ def mcp(
             metavar="INDEX", exists=True, file_okay=False, help="Index folder; omitted with --url."
         ),
     ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            "--url",
-            metavar="URL",
-            help="URL of a running service, instead of INDEX; ALADIN_API_KEY is its API key.",
-        ),
-    ] = None,
+    url: UrlOption = None,
     device: SearchDeviceOption = "cpu",
     first_stage: FirstStageOption = "faiss",
     warm: WarmOption = False,

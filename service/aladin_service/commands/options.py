@@ -211,6 +211,14 @@ def checked_index(index: Path) -> Path:
 IndexArgument = Annotated[
     Path, typer.Argument(metavar="INDEX", callback=checked_index, help="Folder of an index.")
 ]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="URL of a running service, instead of INDEX; ALADIN_API_KEY is its API key.",
+    ),
+]
 PhotosRootOption = Annotated[
     Path | None,
     typer.Option(

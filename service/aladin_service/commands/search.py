@@ -14,23 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from aladin_network.errors import InputError
+from aladin_network.files import atomic_file, check_writable
 from aladin_network.types import DeviceName, FirstStageName, Target
 from aladin_service.commands.flags import Flags, with_flags
 from aladin_service.commands.options import (
     DetectorOption,
     FirstStageOption,
     SearchDeviceOption,
+    UrlOption,
     checked_index,
-)
-from aladin_service.commands.search_drawing import (
-    DrawingOption,
-    check_drawing,
-    drawn_ids,
-    write_drawing,
 )
 
 if TYPE_CHECKING:
     from aladin_index.search.request import SearchRequest
+    from aladin_index.search.results import SearchAnswer
     from aladin_service.door import Index
 
 # httpx does without this module where it cannot be imported.
@@ -39,14 +36,18 @@ _HTTPX_COMMAND = "httpx._main"
 IndexArgument = Annotated[
     str | None, typer.Argument(metavar="INDEX", help="Index folder; omitted with --url.")
 ]
-UrlOption = Annotated[
-    str | None,
+DrawingOption = Annotated[
+    Path | None,
     typer.Option(
-        "--url",
-        metavar="URL",
-        help="URL of a running service, instead of INDEX; ALADIN_API_KEY is its API key.",
+        "--out",
+        metavar="FILE.png",
+        dir_okay=False,
+        help="With --explain: draw each hit's photo with its regions, and the text with its "
+        "numbers; at most 20 hits, one below the other.",
     ),
 ]
+# More drawings in one file would not be readable, and take a gigabyte to combine.
+MAX_DRAWN = 20
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
 ]
@@ -165,8 +166,8 @@ def search(
     with closing(opened) as door:
         answer = door.search(asked)
         if out is not None:
-            ids = drawn_ids(answer)
-            write_drawing(out, [door.draw(asked, each, photo) for each in ids])
+            ids = _drawn_ids(answer)
+            _write_drawing(out, [door.draw(asked, each, photo) for each in ids])
         known = door.fields(asked.target_in(door.targets)) if answer.unknown_fields else []
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
@@ -179,8 +180,46 @@ def _count(asked: SearchRequest, out: Path | None) -> int:
     given = cast(int | None, asked.k)
     if out is None:
         return given or 10
-    check_drawing(out, given or 1, explain=asked.explain)
-    return given or 1
+    hits = given or 1
+    if not asked.explain:
+        raise InputError("--out: expected --explain too, for it is the evidence that is drawn")
+    if out.suffix.lower() != ".png":
+        raise InputError(f"--out: expected a name that ends in .png, got {out.name}")
+    if hits > MAX_DRAWN:
+        raise InputError(f"--out: expected -k to be at most {MAX_DRAWN}, got {hits}")
+    check_writable("--out", out)
+    return hits
+
+
+def _write_drawing(out: Path, drawings: list[bytes]) -> None:
+    """Write drawings below one another; the file is complete or does not exist."""
+    from aladin_service.evidence.png import stack_pngs
+
+    drawing = stack_pngs(drawings)
+    try:
+        with atomic_file(out) as partial_file:
+            partial_file.write_bytes(drawing)
+    except OSError as error:
+        # The error's own message would name the temporary file, which the user does not know.
+        raise InputError(f"--out: {out} cannot be written ({error.strerror})") from error
+
+
+def _drawn_ids(answer: SearchAnswer) -> list[str]:
+    """Return the hits to draw; an InputError says why there is nothing to draw."""
+    if not answer.hits:
+        raise InputError("--out: nothing was found, so there is nothing to draw")
+    if "explain" in answer.degraded:
+        raise InputError(
+            "--out: the alignment of this index's model was not trained, so there is "
+            "no evidence to draw"
+        )
+    if any(hit.evidence is None and hit.region_evidence is None for hit in answer.hits):
+        raise InputError(
+            "--out: there is no evidence to draw; it is between a text and a photo (--target), or"
+            " a part of a photo (--box) and a photo, and needs an index with tokens and time for"
+            " the second stage"
+        )
+    return [hit.id for hit in answer.hits]
 
 
 def _check_left_to_service(

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
+from annotated_types import Ge, Le
+from pydantic import Field
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from aladin_index.measure.curve import DEFAULT_NUMBERS
 from aladin_service.cli import app
 from aladin_service.commands.evaluate import evaluate
+from aladin_service.commands.flags import Flags, with_flags
+from aladin_service.commands.help_style import CommandApp
 from aladin_service.commands.options import parse_bytes
 from aladin_service.commands.train import mine
 from aladin_training.config.defaults import Lists
@@ -83,6 +88,32 @@ def test_defaults_of_options_are_those_of_the_libraries() -> None:
     numbers = inspect.signature(evaluate, eval_str=True).parameters["curve_candidates"].annotation
     shown = ",".join(map(str, DEFAULT_NUMBERS))
     assert numbers.__metadata__[0].help.endswith(f"[default: {shown}]")
+
+
+@dataclass
+class Settings:
+    """Settings of a made-up command."""
+
+    size: Annotated[int, Ge(2)] | None = None
+    share: Annotated[Annotated[float, Le(1)] | None, Field(description="A share.")] = 0.5
+
+
+def test_bounds_and_descriptions_of_fields_are_those_of_their_options() -> None:
+    made = CommandApp()
+
+    @made.command()
+    @with_flags(given=lambda: Flags(Settings, {}))
+    def command(given: Settings) -> None:
+        typer.echo((given.size, given.share))
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(made, list(words))
+
+    shown = " ".join(run("--help").stdout.split())
+    assert "--size N [at least 2]" in shown
+    assert "--share X A share. [default: 0.5; at most 1" in shown
+    assert run("--size", "3").stdout == "(3, 0.5)\n"
+    assert run("--size", "1").exit_code == run("--share", "2").exit_code == 2
 
 
 @pytest.mark.parametrize(

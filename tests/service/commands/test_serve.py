@@ -1,4 +1,4 @@
-"""``aladin serve`` where it cannot serve; where it can is tested in ../http/test_server.py."""
+"""``aladin serve`` and ``mcp`` where they cannot serve; the rest is in ../http."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aladin_service.commands import mcp
 from tests.service.commands.conftest import aladin
 
 
@@ -28,3 +29,11 @@ def test_an_impossible_setting_is_named(
     monkeypatch.setenv("ALADIN_WORKERS", "none")
     said = aladin("serve", index_folder, "--port", "0", code=2).stderr
     assert "ALADIN_WORKERS=none" in said
+
+
+def test_agents_without_their_package_are_told_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp, "find_spec", lambda name: None)  # noqa: ARG005
+    said = aladin("mcp", tmp_path, code=2).stderr
+    assert "aladin mcp needs the package mcp: pip install 'aladin-search[mcp]'" in said
