@@ -35,11 +35,7 @@ class CheckError(Exception):
 
 
 def run(command: Sequence[str], timeout_s: float = 120) -> str:
-    """Run a command and return its output.
-
-    Raises:
-        CheckError: If the command failed or timed out.
-    """
+    """Run a command and return its output."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -80,19 +76,7 @@ class Docker:
         log: Path,
         mounts: Sequence[str],
     ) -> None:
-        """Build an image.
-
-        Args:
-            context: Folder with the sources, including docker/Dockerfile.
-            tag: Name of the image.
-            arguments: Build arguments.
-            log: File for the output of the build.
-            mounts: ``SOURCE:TARGET:ro`` for the steps of the build.
-
-        Raises:
-            CheckError: If the build failed, or the container engine cannot mount anything during a
-                build.
-        """
+        """Build an image."""
         if mounts:
             raise CheckError(
                 "Docker cannot mount this machine's folders during a build: run without --host-pip"
@@ -138,11 +122,7 @@ class Podman(Docker):
         return succeeds(*self.command, "image", "exists", image)
 
     def pull(self, image: str) -> None:
-        """Fetch an image.
-
-        Raises:
-            CheckError: If the image cannot be fetched.
-        """
+        """Fetch an image."""
         # Podman does not accept a tag and a digest together, so the digest alone is used.
         by_digest = re.sub(r":[^:@/]+@", "@", image)
         run([*self._environment, "podman", "pull", f"docker.io/library/{by_digest}"], 600)
@@ -173,11 +153,7 @@ class Podman(Docker):
 
 
 def find_engine(work: Path) -> Docker | None:
-    """Return the container engine of this machine, or None if there is none.
-
-    Args:
-        work: Folder for podman's data.
-    """
+    """Return the container engine of this machine, or None if there is none."""
     if succeeds("docker", "info"):
         return Docker()
     tools = ("podman", "buildah", "runc", "unshare", "nsenter")

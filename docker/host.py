@@ -22,14 +22,7 @@ _NOT_SHARED = ("cache-dir", "log", "require-virtualenv")
 
 
 def share_pip_config(target: Path) -> list[str]:
-    """Write pip's configuration from its files and the environment to a single file.
-
-    Args:
-        target: File to write.
-
-    Returns:
-        Mounts in the form ``SOURCE:TARGET:ro``: the file, and every folder or file that it names.
-    """
+    """Write pip's configuration from its files and the environment to a single file."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
     ).stdout
@@ -63,15 +56,7 @@ _NOT_COPIED = ("site-packages", "__pycache__", "test", "tests", "tkinter", "idle
 
 
 def make_stand_in(archive: Path, work: Path) -> None:
-    """Write the root file system of the image as a tar file.
-
-    Args:
-        archive: Tar file to write; it appears complete or not at all.
-        work: Folder for the file system while it is made.
-
-    Raises:
-        subprocess.CalledProcessError: If debootstrap fails.
-    """
+    """Write the root file system of the image as a tar file."""
     root = work / "stand-in-root"
     shutil.rmtree(root, ignore_errors=True)
     prefix = Path(sys.base_prefix)

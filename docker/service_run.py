@@ -24,14 +24,7 @@ _QUESTION = {"text": "a black moon and a blue star", "k": 3}
 
 
 def check_contents(engine: Docker, image: str) -> str:
-    """Inspect the image from inside, with a read-only root.
-
-    Returns:
-        Summary for the report.
-
-    Raises:
-        CheckError: If the image differs from what is expected.
-    """
+    """Inspect the image from inside, with a read-only root."""
     inside = [*engine.command, "run", "--rm", "--read-only", "--network=none", "--cap-drop=ALL"]
     if engine.name == "podman":
         inside.append("--no-healthcheck")
@@ -61,21 +54,7 @@ def check_contents(engine: Docker, image: str) -> str:
 
 
 def check_service(engine: Docker, image: str, root: Path, work: Path, demo: Path) -> str:
-    """Start the service as on a new server, search, start it again, and stop it.
-
-    Args:
-        engine: Container engine that has the image.
-        image: Name of the image without its kind.
-        root: Root of the sources, whose compose file is used.
-        work: Folder for the settings file.
-        demo: Folder with the demo's network and scenes, which the job indexes.
-
-    Returns:
-        Summary for the report.
-
-    Raises:
-        CheckError: If the service does not behave as expected.
-    """
+    """Start the service as on a new server, search, start it again, and stop it."""
     if engine.compose is None:
         return "skipped, neither docker compose nor podman-compose is installed"
     (work / "check.env").write_text(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aladin_index.changes.encoded import AnyBatch, PackedBatch
+from aladin_index.encode.encoded import AnyBatch, PackedBatch
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.reader import SearchIndex, open_index

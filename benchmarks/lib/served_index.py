@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.changes.encoded import PackedBatch
+from aladin_index.encode.encoded import PackedBatch
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import NewGeneration, write_generation

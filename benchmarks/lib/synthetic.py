@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from aladin_index.changes.encoded import PackedBatch
+from aladin_index.encode.encoded import PackedBatch
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import NewGeneration, write_generation

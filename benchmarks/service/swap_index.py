@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aladin_index.changes.encoded import PackedBatch
+from aladin_index.encode.encoded import PackedBatch
 from aladin_index.format.disk import disk_errors, only_builder, remove_folder
 from aladin_index.format.layout import (
     ANN,

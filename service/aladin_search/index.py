@@ -21,8 +21,8 @@ from aladin_service.door import Local
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from aladin_index.changes.item_changer import AddCounts
     from aladin_index.changes.writer import ItemWriter
-    from aladin_index.encode.item_changer import AddCounts
     from aladin_network.photos.files import PhotoFile
     from aladin_network.scoring.metrics import RetrievalMetrics
     from aladin_network.types import Progress
@@ -173,7 +173,7 @@ class Index:
             NoSuchTargetError: If the index has no such collection.
         """
         check_literals(on_duplicate=(on_duplicate, OnDuplicate))
-        from aladin_index.encode.item_changer import add_items, check_new
+        from aladin_index.changes.item_changer import add_items, check_new
         from aladin_index.settings import AddSettings
 
         sources: dict[Target, Path] = {}

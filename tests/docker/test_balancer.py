@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from aladin_service.http.access.control import NEEDED
+from tests.docker.compose_files import DOCKER
 
 START_S = 20.0
 # Of a search: the first one and `retries`.
@@ -150,9 +151,7 @@ def haproxy() -> str:
 
 
 @pytest.fixture
-def site(
-    docker: Path, haproxy: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Site]:
+def site(haproxy: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
     """Three replicas behind the balancer as it is configured, but for the addresses.
 
     A parameter is the rate of a client; without one it is never reached.
@@ -160,7 +159,7 @@ def site(
     rate = str(getattr(request, "param", 100_000))
     ports = [free_port() for _ in range(3)]
     own = free_port()
-    text = (docker / "haproxy" / "haproxy.cfg").read_text(encoding="utf-8")
+    text = (DOCKER / "haproxy" / "haproxy.cfg").read_text(encoding="utf-8")
     text = replaced(text, "bind :8000", f"bind 127.0.0.1:{own}")
     text = replaced(text, " resolvers names init-addr none", "")
     servers = "\n    ".join(f"server replica{port} 127.0.0.1:{port}" for port in ports)
@@ -190,8 +189,8 @@ def _all_asked(site: Site) -> bool:
     return {one.tree["replica"] for one in answers if one.status == 200} == set(site.replicas)
 
 
-def test_the_configuration_is_valid(docker: Path, haproxy: str) -> None:
-    file = docker / "haproxy" / "haproxy.cfg"
+def test_the_configuration_is_valid(haproxy: str) -> None:
+    file = DOCKER / "haproxy" / "haproxy.cfg"
     checked = subprocess.run(
         [haproxy, "-c", "-f", str(file)],
         capture_output=True,
@@ -203,8 +202,8 @@ def test_the_configuration_is_valid(docker: Path, haproxy: str) -> None:
     assert "warning" not in checked.stderr.lower()
 
 
-def test_what_is_not_repeated_are_the_writes(docker: Path) -> None:
-    text = (docker / "haproxy" / "haproxy.cfg").read_text(encoding="utf-8")
+def test_writes_alone_are_not_repeated() -> None:
+    text = (DOCKER / "haproxy" / "haproxy.cfg").read_text(encoding="utf-8")
     rule = re.search(
         r"disable-l7-retry if \{ path_beg (\S+) \} !\{ method ([A-Z ]+) \}$", text, re.MULTILINE
     )
@@ -243,36 +242,38 @@ def test_replicas_are_killed_and_no_search_fails(site: Site) -> None:
 
 
 @pytest.mark.cluster
-def test_a_search_that_gets_no_answer_is_asked_of_others_and_a_write_of_none(site: Site) -> None:
-    before = site.seen()
-    lost = site.ask("/v1/items/images/hang-up")
-    assert lost.status == 502
-    assert site.seen() - before == 1
-    before = site.seen()
-    # All of them hang up here.
-    assert site.ask("/v1/search/hang-up").status >= 500
-    assert site.seen() - before == TRIES
-
-
-@pytest.mark.cluster
-def test_a_replica_that_cannot_now_is_not_the_last_that_is_asked(site: Site) -> None:
-    before = site.seen()
-    answer = site.ask("/v1/search/busy")
-    # What the last one says is what the client gets.
-    assert (answer.status, answer.tree["error"]["code"]) == (503, "worker_died")
-    assert site.seen() - before == TRIES
-    before = site.seen()
-    assert site.ask("/v1/items/images/busy").status == 503
-    assert site.seen() - before == 1
-
-
-@pytest.mark.cluster
-def test_addresses_are_the_balancers_to_tell_and_requests_have_a_number(site: Site) -> None:
-    answer = site.ask("/v1/search/images", x_forwarded_for="10.1.2.3")
-    assert answer.tree["headers"]["x-forwarded-for"] == "127.0.0.1"
-    assert re.fullmatch(r"[A-Za-z0-9._-]{20,64}", answer.tree["headers"]["x-request-id"])
+def test_a_search_without_an_answer_is_asked_of_others_a_write_of_none_and_all_is_passed_on(
+    site: Site,
+) -> None:
+    for path, status, tries in (
+        ("items/images/hang-up", 502, 1),
+        ("search/hang-up", 502, TRIES),  # all of them hang up here
+        ("items/images/busy", 503, 1),
+        ("search/busy", 503, TRIES),
+    ):
+        before = site.seen()
+        answer = site.ask(f"/v1/{path}")
+        assert answer.status == status, path
+        assert site.seen() - before == tries, path
+    assert answer.tree["error"]["code"] == "worker_died"  # what the last one says
+    # Addresses are the balancer's to tell, and requests have a number.
+    headers = site.ask("/v1/search/images", x_forwarded_for="10.1.2.3").tree["headers"]
+    assert headers["x-forwarded-for"] == "127.0.0.1"
+    assert re.fullmatch(r"[A-Za-z0-9._-]{20,64}", headers["x-request-id"])
     own = site.ask("/v1/search/images", x_request_id="mine-7")
     assert own.tree["headers"]["x-request-id"] == "mine-7"
+    # Bodies and answers are passed on as they come.
+    photo = bytes(5 * 2**20)
+    assert site.ask("/v1/search/images", photo).tree["bytes"] == len(photo)
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+    started_s = time.monotonic()
+    connection.request("POST", "/v1/search/slowly", QUESTION)
+    response = connection.getresponse()
+    assert response.read(5) == b"first"
+    first_s = time.monotonic() - started_s
+    assert response.read() == b"last"
+    assert time.monotonic() - started_s - first_s > 0.3
+    connection.close()
 
 
 @pytest.mark.cluster
@@ -286,21 +287,6 @@ def test_a_client_above_its_rate_is_refused_before_any_replica(site: Site) -> No
     assert refused.tree["error"]["code"] == "rate_limited"
     assert {one.tree["replica"] for one in answers[:20]} == set(site.replicas)
     assert site.ask("/page/page.js").status == 200  # files of the page are not counted
-
-
-@pytest.mark.cluster
-def test_bodies_and_answers_are_passed_on_as_they_come(site: Site) -> None:
-    photo = bytes(5 * 2**20)
-    assert site.ask("/v1/search/images", photo).tree["bytes"] == len(photo)
-    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
-    started_s = time.monotonic()
-    connection.request("POST", "/v1/search/slowly", QUESTION)
-    response = connection.getresponse()
-    assert response.read(5) == b"first"
-    first_s = time.monotonic() - started_s
-    assert response.read() == b"last"
-    assert time.monotonic() - started_s - first_s > 0.3
-    connection.close()
 
 
 @pytest.mark.cluster

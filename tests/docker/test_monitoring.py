@@ -144,21 +144,11 @@ def labels_of(query: str) -> set[str]:
     return names | ADDED_LABELS
 
 
-every_query = pytest.mark.parametrize(
-    "one", [pytest.param(each, id=each.where) for each in asked()]
-)
-
-
-@every_query
-def test_every_series_that_is_asked_for_is_exposed(one: Asked) -> None:
-    for selector in selectors(one.query):
-        assert selector.name in EXPOSED.keys() | ADDED_SERIES
-
-
-@every_query
-def test_every_label_that_is_matched_is_there_and_can_have_the_value(one: Asked) -> None:
+@pytest.mark.parametrize("one", [pytest.param(each, id=each.where) for each in asked()])
+def test_a_query_asks_for_series_labels_and_values_that_there_are(one: Asked) -> None:
     routes = [row.path for row in NEEDED]
     for selector in selectors(one.query):
+        assert selector.name in EXPOSED.keys() | ADDED_SERIES
         labels = EXPOSED.get(selector.name, {})
         for matcher in selector.matchers.matchers:
             assert matcher.name in labels.keys() | ADDED_LABELS
@@ -168,10 +158,6 @@ def test_every_label_that_is_matched_is_there_and_can_have_the_value(one: Asked)
             elif matcher.op in (promql_parser.MatchOp.Equal, promql_parser.MatchOp.NotEqual):
                 known = {"aladin"} if matcher.name == "job" else labels[matcher.name]
                 assert matcher.value in known
-
-
-@every_query
-def test_every_label_that_is_grouped_or_shown_is_there(one: Asked) -> None:
     known = labels_of(one.query)
     for node in nodes(parse(one.query)):
         if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
@@ -188,7 +174,7 @@ def test_all_that_is_exposed_is_shown_or_watched() -> None:
     assert unused == set()
 
 
-def test_panels_have_their_own_ids_and_places() -> None:
+def test_panels_have_their_own_ids_and_places_and_ask_the_provisioned_source() -> None:
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(ids)) == len(ids)
@@ -197,9 +183,6 @@ def test_panels_have_their_own_ids_and_places() -> None:
         above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
         assert beside or above
         assert one["x"] + one["w"] <= 24
-
-
-def test_the_dashboard_asks_the_provisioned_source() -> None:
     file = DOCKER / "grafana" / "provisioning" / "datasources" / "prometheus.yml"
     (source,) = yaml.safe_load(file.read_text(encoding="utf-8"))["datasources"]
     asked_of = {panel["datasource"]["uid"] for panel in panels()}

@@ -14,7 +14,7 @@ from PIL import Image
 from aladin_index.ann.ann_index import build_ann
 from aladin_index.ann.file import write_ann
 from aladin_index.building.builder import build_index
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
 from aladin_index.format.manifest import AnnEntry, CollectionEntry
@@ -79,6 +79,12 @@ def texts() -> list[TextItem]:
         )
         for number in range(16)
     ]
+
+
+@pytest.fixture
+def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny checkpoint that a test may write to."""
+    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import open_backend
 from aladin_index.search.collection import FirstStageQuery, SearchBackend, SecondStageQuery

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from aladin_index.building.builder import build_index
+from aladin_index.changes.item_changer import add_items
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.evidence import score_pair, word_evidence

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from aladin_index.building.builder import build_index
+from aladin_index.changes.item_changer import add_items
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.exchange.exporter import export_index
 from aladin_index.exchange.importer import import_index

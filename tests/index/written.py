@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import (

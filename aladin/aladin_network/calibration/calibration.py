@@ -91,27 +91,14 @@ class FittedOn(CalibratedOn):
 
 @dataclass(frozen=True, kw_only=True)
 class DirectionCalibration(CalibratedDirection):
-    """The probabilities of one direction.
-
-    Attributes:
-        hit: Model of whether an item belongs together with the query.
-        match: Model of whether any item does.
-        no_match_below: Log-odds of a match below which an answer reports that there is none.
-    """
+    """The probabilities of one direction."""
 
     hit: LogisticModel
     match: LogisticModel
     no_match_below: float
 
     def judge(self, pool: CandidateScores, hits: CandidateScores) -> Judgement:
-        """Estimate how likely an answer is right.
-
-        Args:
-            pool: The first stage's best `POOL` candidates for the query, at least one, in its
-                order; fewer if fewer items were searched.
-            hits: Any items, including those of the pool; with alignment scores, as those of the
-                pool, if the models use them.
-        """
+        """Estimate how likely an answer is right."""
         if not self.aligned:
             pool, hits = pool._replace(align=None), hits._replace(align=None)
         # All at once: a search has a tenth of a millisecond for this.
@@ -138,7 +125,6 @@ class Calibration(CalibrationFacts):
     fitted_on: FittedOn
 
     def of(self, direction: Direction) -> DirectionCalibration:
-        """Return the calibration of one direction."""
         return self.text_to_image if direction == "text_to_image" else self.image_to_text
 
     def unreliable_because(self, direction: Direction, *, aligned: bool) -> Unreliable | None:

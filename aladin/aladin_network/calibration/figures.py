@@ -10,11 +10,7 @@ from pydantic import Field
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratedOn:
-    """The queries whose scores the probabilities were fitted to.
-
-    Attributes:
-        photos: Number of photos used as queries, those with a caption.
-    """
+    """The queries whose scores the probabilities were fitted to."""
 
     data: Annotated[str, Field(description="Name of the data set.")]
     split: str | None

@@ -55,7 +55,6 @@ class Judgement(NamedTuple):
     """What a calibration says of an answer.
 
     Attributes:
-        no_match: Whether, judging by the scores, nothing matches.
         probabilities: (hits,) float64, that each hit belongs together with the query.
     """
 

@@ -49,11 +49,7 @@ _WAYS_OUT = (
 
 
 class _Source(NamedTuple):
-    """A model that has to be converted.
-
-    Attributes:
-        key: Name of its folder in the cache.
-    """
+    """A model that has to be converted."""
 
     name: str
     key: str
@@ -113,18 +109,15 @@ def _local(folder: Path) -> _Source:
     """Identify a folder by the content of the files that the conversion reads."""
     digest = hashlib.sha256(b"%d" % _VERSION)
     try:
-        for path in sorted(_files(folder)):
+        weights = list(folder.glob(_WEIGHTS)) or list(folder.glob(_OLD_WEIGHTS))
+        described = (path for each in _DESCRIPTIONS for path in folder.glob(each))
+        for path in sorted([*weights, *described]):
             content = f"{path.name} {sha256_of(path)}\n"
             digest.update(content.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from error
     plain = re.sub(r"[^\w.-]+", "-", folder.resolve().name) or "model"
     return _Source(str(folder), f"{plain}-{digest.hexdigest()[:16]}", folder)
-
-
-def _files(folder: Path) -> list[Path]:
-    weights = list(folder.glob(_WEIGHTS)) or list(folder.glob(_OLD_WEIGHTS))
-    return [*weights, *(path for each in _DESCRIPTIONS for path in folder.glob(each))]
 
 
 def _on_hub(name: str) -> _Source:
@@ -165,7 +158,7 @@ def _convert(source: _Source, out: Path) -> None:
     folder, known_as = source.folder, None
     if folder is None:
         folder, known_as = _downloaded(source), source.name
-        if _is_checkpoint(folder):
+        if "schema_version" in _read_config(folder):  # a checkpoint
             _link(folder, out)
             return
     # Imported now, because a missing model is to be reported before torch is loaded.
@@ -181,10 +174,6 @@ def _convert(source: _Source, out: Path) -> None:
         )
     # The checkpoint is complete or not there: its writer renames a finished folder.
     convert_towers(str(folder), out, TowersOptions(known_as=known_as))
-
-
-def _is_checkpoint(folder: Path) -> bool:
-    return "schema_version" in _read_config(folder)
 
 
 def _link(folder: Path, out: Path) -> None:

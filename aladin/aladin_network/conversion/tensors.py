@@ -32,7 +32,6 @@ class Rename(NamedTuple):
     """Names of a group of our tensors in a foreign checkpoint.
 
     Attributes:
-        ours: Regular expression that matches whole names of our tensors.
         theirs: Name of the tensor in the file; ``\\1`` is what the first group of `ours` matched.
     """
 
@@ -44,7 +43,6 @@ class Left(NamedTuple):
     """Tensors that a foreign checkpoint may contain and this network does not use.
 
     Attributes:
-        theirs: Regular expression that matches whole names of tensors in the file.
         reason: Reason why nothing is lost without these tensors.
     """
 
@@ -77,8 +75,6 @@ class MappingReport:
     """What became of the tensors of a foreign checkpoint.
 
     Attributes:
-        taken: Origin of each tensor that was taken over.
-        left: Parts of the file that were not taken over, with the reasons.
         new: Our tensors that the file does not contain; they keep their random initial values.
     """
 
@@ -106,18 +102,33 @@ def map_tensors(
     The first of `renames` that matches one of our names gives its name in the file; a tensor of
     ours that matches none is new. Of `expected` only the shapes are read.
     """
-    sources = {_modern(name): name for name in tensors}
+    # BERT's first checkpoints name a layer norm's vectors otherwise than torch does.
+    modern = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+    sources = {
+        re.sub(r"LayerNorm\.(gamma|beta)$", lambda old: modern[old[0]], name): name
+        for name in tensors
+    }
     if len(sources) < len(tensors):
         twice = sorted(set(tensors) - set(sources.values()))
         raise CheckpointError(f"{where}: under their old and new names there are both {twice}")
     wanted = {ours: _their_name(ours, renames) for ours in expected}
     named = {theirs: ours for ours, theirs in wanted.items() if theirs is not None}
-    reasons = {name: _reason(name, left) for name in sources if name not in named}
+    reasons = {
+        name: next((each.reason for each in left if re.fullmatch(each.theirs, name)), None)
+        for name in sources
+        if name not in named
+    }
 
     missing = sorted(named.keys() - sources.keys())
     unknown = sorted(sources[name] for name, reason in reasons.items() if reason is None)
-    if missing or unknown:
-        raise CheckpointError(f"{where}: {_what_differs(missing, unknown)}")
+    wrong = [
+        f"{what} tensors: {', '.join(names[:_NAMED])}"
+        + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+        for what, names in (("missing", missing), ("unknown", unknown))
+        if names
+    ]
+    if wrong:
+        raise CheckpointError(f"{where}: {'; '.join(wrong)}")
 
     weights: dict[str, Tensor] = {}
     taken: list[Taken] = []
@@ -134,32 +145,12 @@ def map_tensors(
     return MappedTensors(weights, MappingReport(taken=taken, left=skipped, new=new))
 
 
-def _modern(name: str) -> str:
-    """Name a layer norm's vectors as torch does; BERT's first checkpoints use other names."""
-    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
-    return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
-
-
 def _their_name(ours: str, renames: Sequence[Rename]) -> str | None:
     for rename in renames:
         match = re.fullmatch(rename.ours, ours)
         if match is not None:
             return match.expand(rename.theirs)
     return None
-
-
-def _reason(theirs: str, left: Sequence[Left]) -> str | None:
-    return next((each.reason for each in left if re.fullmatch(each.theirs, theirs)), None)
-
-
-def _what_differs(missing: Sequence[str], unknown: Sequence[str]) -> str:
-    lists = (("missing", missing), ("unknown", unknown))
-    return "; ".join(f"{what} tensors: {_some(names)}" for what, names in lists if names)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _checked(tensor: Tensor, expected: Tensor, where: str) -> Tensor:
@@ -185,7 +176,15 @@ def read_torch_file(path: Path, harmless: Sequence[type] = ()) -> object:
         with torch.serialization.safe_globals(list(harmless)):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise CheckpointError(f"{path}: {_refusal(str(error))}") from None
+        culprit = re.search(r"GLOBAL (\S+)", str(error))
+        if culprit is None:
+            reason = "it is no checkpoint of tensors and plain values"
+        else:
+            reason = (
+                f"it holds {culprit[1]}, which only running the file's own code could build; "
+                "tensors and plain values are read, nothing else"
+            )
+        raise CheckpointError(f"{path}: refused: {reason}") from None
     except Exception as error:  # a file made to do harm, or cut short, raises anything
         first = str(error).strip().split("\n")[0]
         reason = first or type(error).__name__
@@ -205,17 +204,6 @@ def named_tensors(value: object, where: str) -> dict[str, Tensor]:
     if not tensors:
         raise CheckpointError(f"{where}: expected tensors by name, found none")
     return tensors
-
-
-def _refusal(message: str) -> str:
-    """Describe in one line what torch's restricted unpickler refused."""
-    culprit = re.search(r"GLOBAL (\S+)", message)
-    if culprit is None:
-        return "refused: it is no checkpoint of tensors and plain values"
-    return (
-        f"refused: it holds {culprit[1]}, which only running the file's own code could build; "
-        "tensors and plain values are read, nothing else"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,19 +71,7 @@ class BatchDetector(Detector, Protocol):
 class DetectorFactory(Protocol):
     """Builds a detector from the user's specification; see `aladin_network.detectors.base`."""
 
-    def __call__(self, source: str | None, options: Mapping[str, str], device: str) -> Detector:
-        """Build the detector.
-
-        Args:
-            source: Folder or hub name of weights, or None if the user gave none.
-            options: Options as the user wrote them.
-            device: Device to run on, as torch names it.
-
-        Raises:
-            ConfigError: If an option is unknown or impossible.
-            CheckpointError: If the weights cannot be loaded.
-        """
-        ...
+    def __call__(self, source: str | None, options: Mapping[str, str], device: str) -> Detector: ...
 
 
 def detect_all(detector: Detector, photos: Sequence[Image.Image]) -> list[RegionSet]:
@@ -94,11 +82,7 @@ def detect_all(detector: Detector, photos: Sequence[Image.Image]) -> list[Region
 
 
 class DetectorSpec(NamedTuple):
-    """A detector as specified by the user.
-
-    Attributes:
-        kind: Name from `known_detectors`, or a module and an attribute of it.
-    """
+    """A detector as specified by the user."""
 
     kind: str
     source: str | None
@@ -125,11 +109,7 @@ def load_detector(text: str, device: str = "cpu") -> Detector:
 
 
 def parse_detector(text: str) -> DetectorSpec:
-    """Parse the user's specification of a detector.
-
-    Raises:
-        ConfigError: If an option has no value, or there is neither a kind nor a source.
-    """
+    """Parse the user's specification of a detector."""
     head, *rest = (part.strip() for part in text.split(","))
     kind, equals, source = head.partition("=")
     if not equals:
@@ -167,16 +147,7 @@ def _import(where: str) -> DetectorFactory:
 
 
 def parse_options(schema: type[T], options: Mapping[str, str], kind: str) -> T:
-    """Build a detector's options.
-
-    Args:
-        schema: Frozen dataclass with ``__pydantic_config__ = STRICT``.
-        options: Options as the user wrote them.
-        kind: Kind of the detector, for the error message.
-
-    Raises:
-        ConfigError: If an option is unknown or impossible; the message names every one.
-    """
+    """Build a detector's options."""
     try:
         # With pydantic's rules for text, "0.3" is a number; an unknown name remains an error.
         return TypeAdapter(schema).validate_strings(dict(options))

@@ -50,7 +50,6 @@ class ObjectDetector:
     """A detector whose decoder has one state for each object."""
 
     def __init__(self, model: Any, processor: Any, options: ObjectOptions) -> None:
-        """Wrap a network."""
         if options.min_regions > options.max_regions:
             raise ConfigError(
                 f"detector objects: expected min_regions of at most max_regions, got "

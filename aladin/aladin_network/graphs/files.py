@@ -49,7 +49,6 @@ class GraphManifest:
 
     Attributes:
         model_id: SHA-256 of the weights that the graphs were exported from.
-        versions: Versions of the packages that exported the graphs.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -74,7 +73,6 @@ def describe_graphs(folder: Path) -> dict[str, FileEntry]:
 
 
 def write_manifest(folder: Path, manifest: GraphManifest) -> None:
-    """Write the manifest into the folder of the graphs."""
     write_json(folder / _MANIFEST, dump_config(manifest))
 
 

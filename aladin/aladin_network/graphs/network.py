@@ -34,7 +34,6 @@ class GraphPhotoReader:
     reads: ClassVar[Reads] = "photo"
 
     def __init__(self, config: ImageEncoderConfig, cells: CellLayout) -> None:
-        """Build from the complete configuration of a checkpoint."""
         if config.preprocessing is None:
             raise CheckpointError("image_encoder: expected preprocessing, got none")
         self.config = config
@@ -114,7 +113,6 @@ class GraphNetwork:
         return Encoding.concatenate([self._run("image", {PIXELS: photo[None]}) for photo in batch])
 
     def infer_texts(self, batch: TokenizedTexts) -> Encoding:
-        """Encode tokenised texts."""
         longest = int(batch.mask.sum(axis=1).max())
         embedding, tokens, mask = self._run("text", batch._asdict())
         # What is padded beyond the longest text, as for SigLIP; a graph cannot leave it out.

@@ -28,7 +28,6 @@ class Graph:
     """A graph that is ready to run; safe to use from any number of threads."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        """Load a graph."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -76,13 +75,11 @@ class GraphSource:
     """The graphs of a checkpoint, each loaded when it is first asked for; thread-safe."""
 
     def __init__(self, checkpoint: Path) -> None:
-        """Load nothing yet."""
         self._checkpoint = checkpoint
         self._opened: dict[tuple[Modality, int], Graph] = {}
         self._lock = threading.Lock()
 
     def get(self, modality: Modality, threads: int) -> Graph:
-        """Return a graph."""
         key = modality, threads
         graph = self._opened.get(key)
         if graph is not None:

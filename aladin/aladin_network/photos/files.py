@@ -163,7 +163,6 @@ NOT_METADATA = frozenset({STATUS, "error_message", "exif"})
 
 
 def first_of(names: Sequence[str], present: Iterable[str]) -> str | None:
-    """Return the first of `names` that is present, or None if none is."""
     found = set(present)
     return next((name for name in names if name in found), None)
 

@@ -23,7 +23,6 @@ class GreyRange(NamedTuple):
     Attributes:
         black: Value of black, or None if it is not told.
         white: Value of white, or None if it is not told.
-        is_inverted: Whether large values are dark.
     """
 
     black: float | None = None

@@ -294,7 +294,6 @@ class DecodingMemory:
         return cls(max(DEFAULT_BYTES, _MOST_BYTES_PER_PIXEL * pixels))
 
     def __init__(self, max_bytes: int = DEFAULT_BYTES, patience_s: float = math.inf) -> None:
-        """Start with all of the memory free."""
         self.max_bytes = max_bytes
         self.patience_s = patience_s
         self._changed = threading.Condition()

@@ -62,7 +62,6 @@ class RegionSet:
             )
 
     def __len__(self) -> int:
-        """Return the number of regions."""
         return len(self.vectors)
 
     @property

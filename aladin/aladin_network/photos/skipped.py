@@ -21,7 +21,6 @@ class SkippedLines:
     """Lines about skipped elements, in the order in which they come."""
 
     def __init__(self) -> None:
-        """Start with no element."""
         self._counts: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
 

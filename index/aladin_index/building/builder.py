@@ -50,7 +50,6 @@ from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError, brief
 from aladin_network.files import removed_if_refused
 from aladin_network.graphs.loading import load_for_inference
-from aladin_network.inference import Network
 from aladin_network.scoring.hub_correction import HubCorrection
 from aladin_network.types import NullProgress, Progress, Target
 
@@ -120,7 +119,13 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
-    sources = _sources(images, texts)
+    sources: dict[Target, Iterable[SourceItem | SkippedItem]] = {}
+    if images is not None:
+        sources["images"] = images
+    if texts is not None:
+        sources["texts"] = texts
+    if not sources:
+        raise InputError("expected images, texts or both to index, got neither")
     check_folder(out)
     # If others encode, this machine may lack their device; it only needs the network's properties.
     device = settings.device if encoding is None else "cpu"
@@ -153,26 +158,11 @@ def build_index(
         }
         plan = begin(out, fingerprint, shard_items, resume=settings.resume)
         encoding = encoding or LocalEncoding(network, settings, regions)
-        build = _Build(out, network, plan, catalogues, encoding, settings, progress, seconds)
+        form = ShardFormat.of(network)
+        build = _Build(out, form, plan, catalogues, encoding, settings, progress, seconds)
         generation = build.run(model, calibration, correction)
         discard(out)
     return _report(out, generation, seconds.seconds)
-
-
-def _sources(
-    images: Iterable[ImageItem | SkippedItem] | None,
-    texts: Iterable[TextItem | SkippedItem] | None,
-) -> dict[Target, Iterable[SourceItem | SkippedItem]]:
-    given: dict[Target, Iterable[SourceItem | SkippedItem] | None] = {
-        "images": images,
-        "texts": texts,
-    }
-    sources: dict[Target, Iterable[SourceItem | SkippedItem]] = {
-        target: items for target, items in given.items() if items is not None
-    }
-    if not sources:
-        raise InputError("expected images, texts or both to index, got neither")
-    return sources
 
 
 def _content_fingerprints(
@@ -189,29 +179,18 @@ def _content_fingerprints(
     return contents
 
 
+@dataclass(frozen=True)
 class _Build:
     """One build, from its plan to the live generation."""
 
-    def __init__(
-        self,
-        root: Path,
-        network: Network,
-        plan: BuildPlan,
-        catalogues: Mapping[Target, Catalogue],
-        encoding: ShardEncoding,
-        settings: BuildSettings,
-        progress: Progress,
-        seconds: StageSeconds,
-    ) -> None:
-        self._root = root
-        self._network = network
-        self._plan = plan
-        self._catalogues = catalogues
-        self._encoding = encoding
-        self._form = ShardFormat.of(network)
-        self._settings = settings
-        self._progress = progress
-        self._seconds = seconds
+    root: Path
+    form: ShardFormat
+    plan: BuildPlan
+    catalogues: Mapping[Target, Catalogue]
+    encoding: ShardEncoding
+    settings: BuildSettings
+    progress: Progress
+    seconds: StageSeconds
 
     def run(
         self,
@@ -220,34 +199,34 @@ class _Build:
         correction: HubCorrection | None,
     ) -> int:
         """Do the remaining work, and return the number of the generation."""
-        if is_placed(self._root, self._plan):
-            return self._plan.generation
-        settings = self._settings
-        shards: dict[Target, list[Shard]] = {}
-        for target in self._catalogues:
-            shards[target] = self._encode(target)
+        if is_placed(self.root, self.plan):
+            return self.plan.generation
+        settings = self.settings
+        shards: dict[Target, list[Shard]] = {
+            target: self._encode(target) for target in self.catalogues
+        }
         collections: dict[Target, CollectionSource] = {}
-        for target, catalogue in self._catalogues.items():
+        for target, catalogue in self.catalogues.items():
             asking = [shard for other in shards if other != target for shard in shards[other]]
             collections[target] = collection_source(shards[target], asking, catalogue, settings)
         new = NewGeneration(
             collections=collections,
             model=model,
             settings=settings,
-            fingerprint=self._plan.fingerprint,
+            fingerprint=self.plan.fingerprint,
             calibration=calibration,
             correction=correction,
         )
-        return write_generation(self._root, new, self._progress, self._seconds)
+        return write_generation(self.root, new, self.progress, self.seconds)
 
     def _encode(self, target: Target) -> list[Shard]:
         """Encode the shards that are not on the disk yet; return all shards."""
-        catalogue, form = self._catalogues[target], self._form
+        catalogue, form = self.catalogues[target], self.form
         rows = catalogue.rows
-        work = self._root / BUILD / target
+        work = self.root / BUILD / target
         planned = {
             work / f"shard-{number:05d}": of_shard
-            for number, of_shard in enumerate(self._plan.shards(target, rows))
+            for number, of_shard in enumerate(self.plan.shards(target, rows))
         }
         missing = {
             folder: of_shard
@@ -256,21 +235,21 @@ class _Build:
         }
         # Rate and remaining time refer to the remaining work only.
         left = sum(len(of_shard) for of_shard in missing.values())
-        self._progress.start(left, _UNITS[target])
+        self.progress.start(left, _UNITS[target])
         if left < len(rows):
-            self._progress.note(resumed_after=float(len(rows) - left))
+            self.progress.note(resumed_after=float(len(rows) - left))
         if missing:
             todo = ShardWork(target=target, form=form, shards=missing, items=catalogue.items)
-            self._encoding.encode(todo, self._progress, self._seconds)
+            self.encoding.encode(todo, self.progress, self.seconds)
         shards = [shard for folder in planned if (shard := read_shard(folder, form)) is not None]
         assert len(shards) == len(planned)  # as `ShardEncoding` promises
         if target == "texts":
-            warn_of_cut(found for shard in shards for found in shard.metadata().values())
+            warn_of_cut(found.metadata for shard in shards for found in shard.prepared())
         skipped = [entry for shard in shards for entry in shard.skipped]
-        if self._settings.strict and skipped:  # of a resumed build, or by other machines
+        if self.settings.strict and skipped:  # of a resumed build, or by other machines
             raise skipped[0].refused()
         if len(skipped) == len(rows):
-            discard(self._root)
+            discard(self.root)
             raise InputError(
                 f"{target}: none of {len(skipped)} could be used, e.g. {brief(skipped[0].id)}: "
                 f"{skipped[0].reason}"

@@ -19,7 +19,7 @@ import numpy as np
 
 from aladin_index.building.resume import rows_of_part
 from aladin_index.building.shards import ROWS, Shard, ShardItems, codec_of
-from aladin_index.changes.encoded import PackedBatch
+from aladin_index.encode.encoded import PackedBatch
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import (
     ImageItem,
@@ -57,14 +57,9 @@ CREATE TABLE file_states (row INTEGER PRIMARY KEY, state TEXT NOT NULL);
 
 
 class Catalogue:
-    """The items of one collection in input order; only for the thread that opened it.
-
-    Attributes:
-        rows: Rows that the build has of the source.
-    """
+    """The items of one collection in input order; only for the thread that opened it."""
 
     def __init__(self, file: Path, target: Target, settings: BuildSettings) -> None:
-        """Open a file of `write_catalogue`."""
         self._target: Target = target
         self._connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)
         self._connection.execute("PRAGMA journal_mode = OFF")

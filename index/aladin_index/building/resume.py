@@ -48,8 +48,6 @@ class BuildPlan:
     """A build's ``.build/plan.json``.
 
     Attributes:
-        fingerprint: Fingerprint of inputs, model and settings.
-        generation: First number that was free when the build began.
         shard_items: Number of items per shard; a resumed build continues with the shards that it
             finds.
     """

@@ -2,14 +2,11 @@
 
 shard-00000/
   rows.npy         (items,) int64, of the items in the build's input
-  sizes_px.npy     (items, 2) int32, width and height of each photo; 0 for a text
   embeddings.npy   (items, d_match) float32
   tokens.npy       (tokens, d_align) float16
   lengths.npy      (items,) int64, number of tokens of each item
-  boxes.npy        (regions, 4) float32, of all photos one after the other; regions only
-  box_counts.npy   (items,) int64, of each photo, 0 where they are not known; regions only
-  metadata.json    metadata that the photos themselves tell, by row; only if there are any
-  skipped.json    items that were skipped
+  prepared.json    size, boxes of regions and own metadata of each item
+  skipped.json     items that were skipped
 
 A build plans its shards, has those that are missing encoded, in this process or elsewhere, and goes
 on from their files:
@@ -31,7 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aladin_index.changes.encoded import ItemBatch, PackedBatch
+from aladin_index.encode.encoded import ItemBatch, PackedBatch
 from aladin_index.encode.item_encoders import StreamedItems, item_encoder
 from aladin_index.encode.read_ahead import StageSeconds, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
@@ -48,9 +45,8 @@ from aladin_network.inference import Network
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress, Target, TokenDtype
 
-ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
-BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"
-METADATA = "metadata.json"
+ROWS, EMBEDDINGS, LENGTHS = "rows.npy", "embeddings.npy", "lengths.npy"
+_PREPARED = "prepared.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +56,10 @@ class ShardFormat:
     Attributes:
         embedding_dim: Size of an embedding.
         codec: Codec of the tokens.
-        has_boxes: Whether photos are stored with the boxes of their regions.
     """
 
     embedding_dim: int
     codec: TokenCodec
-    has_boxes: bool = False
 
     @classmethod
     def of(cls, model: Network) -> ShardFormat:
@@ -75,19 +69,12 @@ class ShardFormat:
         they are rounded with what the other collection's tokens are like.
         """
         codec = TokenCodec("float16", model.token_dim)
-        has_boxes = model.image.encoder.reads == "regions"
-        return cls(embedding_dim=model.embedding_dim, codec=codec, has_boxes=has_boxes)
+        return cls(embedding_dim=model.embedding_dim, codec=codec)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """A finished shard; its arrays are memory-mapped on demand.
-
-    Attributes:
-        folder: Folder of its files.
-        skipped: Items that could not be used.
-        format: Format of its arrays.
-    """
+    """A finished shard; its arrays are memory-mapped on demand."""
 
     folder: Path
     skipped: list[SkippedItem]
@@ -105,13 +92,17 @@ class Shard:
         }
         return PackedTokens(**arrays)
 
-    def metadata(self) -> dict[int, dict[str, Any]]:
-        """Read the metadata that the photos tell, by row."""
-        file = self.folder / METADATA
-        if not file.exists():
-            return {}
-        by_row: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-        return {int(row): metadata for row, metadata in by_row.items()}
+    def prepared(self) -> list[Prepared]:
+        """Read what was found out about the items when they were encoded."""
+        return [
+            Prepared(
+                None,
+                size_px and (size_px[0], size_px[1]),
+                boxes and np.array(boxes, dtype=np.float32),
+                metadata,
+            )
+            for size_px, boxes, metadata in json.loads((self.folder / _PREPARED).read_bytes())
+        ]
 
 
 class ShardItems:
@@ -126,20 +117,11 @@ class ShardItems:
         self._codec = shard.format.codec
         self._embeddings = shard.array(EMBEDDINGS)
         self._store = TokenStore.from_arrays(self._codec, shard.tokens(), shard.array(LENGTHS))
-        self._sizes_px, self._metadata = shard.array(SIZES_PX), shard.metadata()
-        self._boxes: Sequence[NDArray[np.float32] | None] = [None] * len(self.rows)
-        if shard.format.has_boxes:
-            each = np.split(shard.array(BOXES), np.cumsum(shard.array(BOX_COUNTS)))[:-1]
-            self._boxes = [boxes if len(boxes) else None for boxes in each]
+        self._prepared = shard.prepared()
 
     def prepared(self, places: NDArray[np.int64]) -> list[Prepared]:
         """Return what was found out about some items when they were encoded."""
-        found: list[Prepared] = []
-        for place, row in zip(places.tolist(), self.rows[places].tolist(), strict=True):
-            width, height = self._sizes_px[place].tolist()
-            size_px = (width, height) if width else None
-            found.append(Prepared(None, size_px, self._boxes[place], self._metadata.get(row, {})))
-        return found
+        return [self._prepared[place] for place in places.tolist()]
 
     def bare(
         self, places: NDArray[np.int64], items: Sequence[StoredItem]
@@ -179,7 +161,7 @@ def write_shard(
     The time of the stage "write" is added to `seconds`.
     """
     skipped: list[SkippedItem] = []
-    metadata: dict[int, Mapping[str, str | float]] = {}
+    prepared: list[object] = []
     start = rows.start
     with atomic_folder(folder) as partial:
         with _ShardFiles(partial, format) as files:
@@ -188,12 +170,13 @@ def write_shard(
                 usable = {row: each for row, each in numbered if isinstance(each, Prepared)}
                 start += len(batch.found)
                 skipped += batch.skipped
-                metadata |= {row: each.metadata for row, each in usable.items() if each.metadata}
+                for each in usable.values():
+                    boxes = [] if each.boxes is None else each.boxes.tolist()
+                    prepared.append((each.size_px, boxes or None, dict(each.metadata)))
                 if batch.encoding is not None:
                     with seconds.measure("write"):
-                        files.append(usable, batch.encoding)
-        if metadata:
-            (partial / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
+                        files.append([*usable], batch.encoding)
+        (partial / _PREPARED).write_text(json.dumps(prepared), encoding="utf-8")
         (partial / SKIPPED).write_text(json.dumps(skipped), encoding="utf-8")
     return Shard(folder=folder, skipped=skipped, format=format)
 
@@ -234,27 +217,16 @@ class _ShardFiles(ExitStack):
 
         self._codec = format.codec
         self._rows = open_npy(ROWS, np.int64, ())
-        self._sizes_px = open_npy(SIZES_PX, np.int32, (2,))
         self._embeddings = open_npy(EMBEDDINGS, np.float32, (format.embedding_dim,))
         self._lengths = open_npy(LENGTHS, np.int64, ())
-        self._boxes = self._box_counts = None
-        if format.has_boxes:
-            self._boxes = open_npy(BOXES, np.float32, (4,))
-            self._box_counts = open_npy(BOX_COUNTS, np.int64, ())
         self._tokens = {
             array.field: open_npy(FILE_OF[array.field], array.dtype, array.row_shape)
             for array in format.codec.arrays
         }
 
-    def append(self, batch: Mapping[int, Prepared], encoding: Encoding) -> None:
+    def append(self, rows: Sequence[int], encoding: Encoding) -> None:
         """Write the encodings of the items of some rows."""
-        self._rows.append(np.array([*batch]))
-        self._sizes_px.append(np.array([each.size_px or (0, 0) for each in batch.values()]))
-        if self._boxes is not None and self._box_counts is not None:
-            none = np.zeros((0, 4), dtype=np.float32)
-            boxes = [none if each.boxes is None else each.boxes for each in batch.values()]
-            self._boxes.append(np.concatenate(boxes))
-            self._box_counts.append(np.array([len(each) for each in boxes]))
+        self._rows.append(np.array(rows))
         self._embeddings.append(encoding.embedding)
         self._lengths.append(encoding.mask.sum(axis=1))
         packed = self._codec.pack(encoding.tokens[encoding.mask])
@@ -267,8 +239,6 @@ class ShardWork:
     """The remaining encoding work of one collection.
 
     Attributes:
-        target: Collection that the work belongs to.
-        form: Format of the shards' arrays.
         shards: Rows of each shard by the folder that the shard is to be written to, in order.
         items: Function that returns the items of some consecutive rows; for the thread that began
             the build.
@@ -297,7 +267,6 @@ class LocalEncoding:
     def __init__(
         self, network: Network, settings: BuildSettings, regions: RegionSource | None = None
     ) -> None:
-        """Set up encoding with `network`."""
         self._network = network
         self._settings = settings
         self._regions = regions

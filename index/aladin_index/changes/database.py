@@ -144,15 +144,12 @@ class AddedItems:
     """Reads items and tokens from a database of changes; thread-safe.
 
     Attributes:
-        path: The database.
         identity: Identity of the open file, or None if none was opened yet.
         fixed: State of the files when they were opened, if SQLite does not notice later changes;
             None if it does.
-        words: Words of the added items' own texts.
     """
 
     def __init__(self, path: Path, base_count: int, codec: TokenCodec) -> None:
-        """Store the arguments; nothing is opened yet."""
         self.path = path
         self.identity: FileIdentity | None = None
         self.fixed: SeenFiles | None = None

@@ -41,7 +41,6 @@ class SeenFiles(NamedTuple):
     Attributes:
         database: Size and time of last change of the database, in nanoseconds; None if missing.
         ahead: The same of its write-ahead log; None if it is missing or empty.
-        is_settled: Whether another state shows in the sizes and times.
     """
 
     database: tuple[int, int] | None

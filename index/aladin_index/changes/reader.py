@@ -38,12 +38,9 @@ class CollectionChanges:
     Rows below `base_count` are the generation's, those from there on were added, in this order.
 
     Attributes:
-        added: Reads the tokens and items of added rows on request.
-        base_count: Number of items of the generation.
         embeddings: (added, d_match) float32 of all that was ever added.
         token_counts: (added,) int64, number of tokens of each.
         removed: Rows of either kind that are no longer found, int64.
-        sequence: Number of the last removal, for callers that request what came after it.
     """
 
     added: AddedItems
@@ -153,7 +150,6 @@ class ChangesReader:
     """
 
     def __init__(self, path: Path, base_count: int, dim: int, codec: TokenCodec) -> None:
-        """Store the arguments; nothing is opened, since most generations have no changes."""
         self._path = path
         self._base_count = base_count
         self._dim = dim
@@ -303,7 +299,6 @@ class LiveItems(NamedTuple):
     """Reads ids, texts and metadata of the items of a generation with its changes.
 
     Attributes:
-        base: Items of the generation.
         changes: Changes since the generation was built.
     """
 

@@ -20,7 +20,7 @@ from aladin_index.changes.database import (
     new_database,
     open_to_write,
 )
-from aladin_index.changes.encoded import AnyBatch
+from aladin_index.encode.encoded import AnyBatch
 from aladin_index.format.disk import FileIdentity, identity_at, identity_of
 from aladin_index.format.layout import ITEMS, generation_folder
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
@@ -55,14 +55,9 @@ _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM 
 
 
 class WritableGeneration:
-    """A generation to which changes can be added; its user holds the changes lock.
-
-    Attributes:
-        generation: Number of the generation.
-    """
+    """A generation to which changes can be added; its user holds the changes lock."""
 
     def __init__(self, root: Path, generation: int, model_id: str) -> None:
-        """Read the manifest; the collections are opened on first use."""
         self.generation = generation
         self._root = root
         folder = generation_folder(root, generation)
@@ -82,7 +77,6 @@ class WritableGeneration:
         return all(collection.is_in_place for collection in self._collections.values())
 
     def collection(self, target: Target) -> WritableCollection:
-        """Return one collection."""
         entry = self._manifest.collection(target)
         if entry is None:
             raise NoSuchTargetError(target, " and ".join(self._manifest.targets))
@@ -121,13 +115,9 @@ class WritableCollection:
     """One collection of a generation to which changes can be added.
 
     Attributes:
-        target: Target of the collection: images or texts.
-        folder: Folder of the collection's files.
         database: Database of its changes; created with the first change.
-        entry: The collection's entry in the manifest.
         feedback: Error feedback that its tokens are rounded with, see
             `aladin_index.tokens.quantisation`.
-        codec: Codec of its tokens.
     """
 
     target: Target

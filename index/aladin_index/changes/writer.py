@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from aladin_index.changes.encoded import AnyBatch
 from aladin_index.changes.writable import Outcomes, WritableGeneration
+from aladin_index.encode.encoded import AnyBatch
 from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import live_generation
 from aladin_network.errors import (
@@ -27,11 +27,9 @@ class Revision:
     """Changes of one collection that belong together, planned for one generation.
 
     Attributes:
-        generation: Generation that the rows belong to.
         removed: Rows to remove, of the generation or added; those that were removed meanwhile are
             ignored.
         new: Items to add after the removals, unless others have their ids by then; or None.
-        file_states: States to record of the files of rows that stay, by row.
     """
 
     generation: int
@@ -48,7 +46,6 @@ class AddReport(NamedTuple):
     """Result of adding items.
 
     Attributes:
-        generation: Generation that was changed.
         ids: Ids by what became of their items: added, put in the place of another item, or not
             taken, as the other was kept; each once per occurrence.
     """
@@ -105,7 +102,6 @@ class ChangesWriter:
     """
 
     def __init__(self, root: Path, model_id: str) -> None:
-        """Store the arguments; nothing is opened yet."""
         self._root = root
         self._model_id = model_id
         self._lock = threading.Lock()

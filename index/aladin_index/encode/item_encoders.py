@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
 from aladin_index.encode.source_items import (
     ImageItem,
@@ -79,7 +79,6 @@ class ImageReader:
         detector: Detector | None = None,
         exif: bool = True,
     ) -> None:
-        """Read nothing yet."""
         self.limits = limits
         self._memory = memory or DecodingMemory.for_pixels(limits.max_pixels)
         self._exif = exif
@@ -189,8 +188,7 @@ class StreamedItems(NamedTuple):
         """Return the usable items in the form that an index stores, or None if there are none."""
         if self.encoding is None:
             return None
-        sources = zip(self.sources, self.found, strict=True)
-        pairs = [(item, each) for item, each in sources if isinstance(each, Prepared)]
+        pairs = self.usable
         return ItemBatch(
             items=[stored_form(*pair) for pair in pairs],
             embeddings=self.encoding.embedding,
@@ -277,7 +275,6 @@ class PhotoEncoder:
         return self.images.read_photo(encoder, data, source)
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        """Encode photos."""
         return encode_images(self.model, [prepared.value for prepared in batch])
 
 
@@ -286,8 +283,6 @@ class TextEncoder:
     """Encodes texts.
 
     Attributes:
-        model: The network.
-        callers: See `ItemEncoder`.
         items_a_call: None, as texts of similar length are found in a whole batch.
     """
 
@@ -306,7 +301,6 @@ class TextEncoder:
         return Prepared(data, None, metadata={CUT: self.model.text.encoder.config.max_tokens})
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        """Encode texts."""
         return encode_documents(self.model, [prepared.value for prepared in batch])
 
 

@@ -47,7 +47,6 @@ class StageSeconds:
         self._lock = threading.Lock()
 
     def add(self, stage: str, seconds: float) -> None:
-        """Add to `stage`."""
         with self._lock:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 

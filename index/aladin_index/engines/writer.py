@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from aladin_index.changes.encoded import AnyBatch
 from aladin_index.changes.writable import OF_DUPLICATES, Outcomes
 from aladin_index.changes.writer import AddReport, DeleteReport
+from aladin_index.encode.encoded import AnyBatch
 from aladin_index.engines.milvus import EngineClient, read_generation, require_live
 from aladin_index.engines.record import GenerationRecord
 from aladin_index.engines.rows import EngineItem, is_unicode, item_text

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from aladin_index.ann.hub_correction import without_biases
-from aladin_index.changes.encoded import PackedBatch
+from aladin_index.encode.encoded import PackedBatch
 from aladin_index.exchange.items import RowWriter
 from aladin_index.exchange.layout import (
     SCHEMA_VERSION,

@@ -16,7 +16,7 @@ import numpy as np
 from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.building.builder import BuildReport
 from aladin_index.building.resume import fingerprint_of
-from aladin_index.changes.encoded import PackedBatch
+from aladin_index.encode.encoded import PackedBatch
 from aladin_index.encode.source_items import PhotoPlaces
 from aladin_index.exchange.arrays import (
     StoredTokens,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aladin_index.changes.encoded import PackedBatch
+from aladin_index.encode.encoded import PackedBatch
 from aladin_index.encode.source_items import PhotoPlaces, check_id, cut_text
 from aladin_index.exchange.arrays import check_rows
 from aladin_index.exchange.layout import CollectionLayout

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.ann.hub_correction import corrected_vectors
-from aladin_index.changes.encoded import PackedBatch
+from aladin_index.encode.encoded import PackedBatch
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, SKIPPED
 from aladin_index.format.manifest import BIASES, CollectionEntry, Tuning
 from aladin_index.format.npy import NpyWriter, write_npy

@@ -19,7 +19,7 @@ import numpy as np
 
 from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.ann.hub_correction import without_biases
-from aladin_index.changes.encoded import PackedBatch
+from aladin_index.encode.encoded import PackedBatch
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import NEW_CATALOGUE, generation_folder
 from aladin_index.format.manifest import DIGEST, model_folder

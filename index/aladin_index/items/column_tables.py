@@ -36,7 +36,6 @@ class StoredColumn(NamedTuple):
     """A column in the form in which it is stored.
 
     Attributes:
-        form: Form of the values, one letter.
         values: Values in ascending order, without repetition.
         counts: Number of rows of each value, as unsigned 32-bit numbers.
         rows: Rows of all values, those of a value in ascending order, as unsigned 32-bit numbers.

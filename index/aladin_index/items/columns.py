@@ -48,14 +48,12 @@ class Texts(Sequence[bytes]):
     """Sorted texts, in one piece of memory, as UTF-8: its order is that of the code points."""
 
     def __init__(self, lengths: NDArray[np.uint32], joined: bytes) -> None:
-        """Take the texts apart."""
         self._ends = np.cumsum(lengths, dtype=np.int64)
         self._joined = joined
         if (int(self._ends[-1]) if len(lengths) else 0) != len(joined):
             raise ValueError(f"expected texts of {len(joined)} bytes")
 
     def __len__(self) -> int:
-        """Return the number of texts."""
         return len(self._ends)
 
     @overload
@@ -63,7 +61,6 @@ class Texts(Sequence[bytes]):
     @overload
     def __getitem__(self, place: slice) -> list[bytes]: ...
     def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
-        """Return a text in UTF-8."""
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
         return self._joined[int(self._ends[place - 1]) if place else 0 : int(self._ends[place])]
@@ -139,12 +136,7 @@ class Column:
 
 
 class FieldColumns(NamedTuple):
-    """The columns of one field.
-
-    Attributes:
-        kinds: Column of each kind that occurs.
-        has_lists: Whether an item may have several values.
-    """
+    """The columns of one field."""
 
     kinds: Mapping[Kind, Column]
     has_lists: bool
@@ -181,7 +173,6 @@ class GrowingColumns:
     """
 
     def __init__(self, start: int) -> None:
-        """Begin at row `start`."""
         self._end = start
         self._parts: list[tuple[range, FieldColumns]] = []
 

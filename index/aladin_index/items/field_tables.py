@@ -32,7 +32,6 @@ class FieldLine(NamedTuple):
     Attributes:
         kind: Code of the value's kind, see `aladin_index.items.tables.KIND_CODES`.
         value: Value; a bool is 0 or 1.
-        row: Row of the item.
     """
 
     kind: int

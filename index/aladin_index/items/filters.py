@@ -58,7 +58,6 @@ class Bound(NamedTuple):
     """One end of a range.
 
     Attributes:
-        comparison: Comparison that a value has to satisfy.
         value: Value that it is compared with; a number or a text.
     """
 

@@ -85,7 +85,6 @@ class SelectionCache(Generic[Key]):
     """Cache of the most recently used selections, by their source; thread-safe."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """Keep selections of at most `limit_bytes` in total."""
         self._limit_bytes = limit_bytes
         self._bytes = 0
         self._lock = threading.Lock()

@@ -60,7 +60,6 @@ class ThreadConnections:
     """
 
     def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Store the arguments; nothing is opened yet."""
         self._path = path
         self._connect = connect
         self._lock = threading.Lock()
@@ -82,7 +81,6 @@ class ThreadConnections:
             self._local = threading.local()
 
     def run(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Call `read` with the connection of this thread."""
         try:
             return read(self._connection())
         except sqlite3.Error as error:
@@ -122,12 +120,7 @@ def _close(connection: sqlite3.Connection, opened: set[sqlite3.Connection]) -> N
 
 
 class ItemStore:
-    """Reads the items of one collection; thread-safe.
-
-    Attributes:
-        count: Number of items.
-        words: Words of the items' own texts.
-    """
+    """Reads the items of one collection; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         """Open a file of `aladin_index.items.tables.write_items`, which never changes."""

@@ -33,7 +33,6 @@ class WordMatch(NamedTuple):
     """Words that a field of an item has.
 
     Attributes:
-        field: `text`, `uri` for the name of a file, or `metadata.` and the name of a field.
         words: The words, in the order of the query.
     """
 
@@ -105,7 +104,6 @@ class WordIndex:
     """The rows that have a word, in memory, read when words are first searched; thread-safe."""
 
     def __init__(self, read: Callable[[Sequence[int]], list[StoredItem]], start: int = 0) -> None:
-        """Index no item yet."""
         self._read = read
         self._end = start
         self._rows: dict[str, array[int]] = {}

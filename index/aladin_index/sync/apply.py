@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from aladin_index.changes.encoded import AnyBatch, PackedBatch
 from aladin_index.changes.writer import AddReport, ChangesWriter, Revision
+from aladin_index.encode.encoded import AnyBatch, PackedBatch
 from aladin_index.encode.item_encoders import StreamedItems, item_encoder
 from aladin_index.encode.read_ahead import StageSeconds, batched, encoded_batches
 from aladin_index.encode.source_items import ImageItem, checked_items
@@ -112,7 +112,6 @@ class PlanApplier:
         most_encoded: int | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Store the arguments."""
         self._writer, self._index, self._report = writer, index, report
         self._settings, self._detector = settings, detector
         self._most_encoded, self._is_stopped = most_encoded, is_stopped

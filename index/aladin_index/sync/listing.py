@@ -74,9 +74,6 @@ class IndexedPhoto(NamedTuple):
     """An image of an index, live or removed.
 
     Attributes:
-        row: Its row.
-        id: Its id.
-        uri: Its name in its source.
         path: Absolute path of its file, or None if it is not a file of its own outside the index.
         state: State of the file when it was encoded, or None if no pass has recorded it.
         is_live: False if it was removed; its encoding can still be read.

@@ -33,8 +33,6 @@ class PhotoChange(NamedTuple):
     """A photo that the index is to hold in another form than now.
 
     Attributes:
-        kind: What happened to the photo.
-        item: The photo with the id that it gets in the index.
         state: State of its file; the digest is empty if the file was not read yet.
         removes: Rows that are removed with the change: of the photo as it was, or under its old
             name.
@@ -51,16 +49,7 @@ class PhotoChange(NamedTuple):
 
 @dataclass(kw_only=True)
 class SyncPlan:
-    """What makes an index hold exactly the photos of some folders.
-
-    Attributes:
-        changes: Photos that are new, changed or moved.
-        removed: Photos that are gone.
-        recorded: State of the files of photos that stay, where it has to be recorded, by row.
-        unchanged: Number of photos that stay.
-        waiting: Number of photos that are left for later, as their files may still be growing.
-        skipped: Files that cannot be used, with the reason.
-    """
+    """What makes an index hold exactly the photos of some folders."""
 
     changes: list[PhotoChange] = field(default_factory=list[PhotoChange])
     removed: list[IndexedPhoto] = field(default_factory=list[IndexedPhoto])
@@ -101,7 +90,8 @@ def plan_sync(
         for photo in listing.photos:
             planner.compare(photo)
         planner.plan.skipped += listing.skipped
-    planner.remove_rest()
+    # What is gone and was not found under another name.
+    planner.plan.removed += planner.gone.values()
     return planner.plan
 
 
@@ -127,7 +117,7 @@ class _Planner:
         self._times = {photo.state[:2] for photo in known if photo.state}
         self._matched: dict[str, IndexedPhoto] = {}  # by the path of the file now
         self._rows: set[int] = set()  # of those
-        self._gone: dict[int, IndexedPhoto] = {}  # by row
+        self.gone: dict[int, IndexedPhoto] = {}  # by row
 
     def match(self, listing: FolderListing, *, allow_missing: bool) -> None:
         """Find the item of each photo of a folder, and the items whose photos are gone."""
@@ -143,7 +133,7 @@ class _Planner:
                     continue
             self._matched[path] = item
             self._rows.add(item.row)
-            self._gone.pop(item.row, None)
+            self.gone.pop(item.row, None)
         held = [photo for photo in self._by_id.values() if listing.holds(photo)]
         if held and not listing.photos and not allow_missing:
             raise MissingPhotosError(
@@ -153,7 +143,7 @@ class _Planner:
             )
         for photo in held:
             if photo.row not in self._rows and listing.has_read(photo):
-                self._gone[photo.row] = photo
+                self.gone[photo.row] = photo
 
     def compare(self, photo: ListedPhoto) -> None:
         """Plan what becomes of one photo of a folder."""
@@ -161,9 +151,7 @@ class _Planner:
         state = FileState(photo.size, photo.mtime_ns, "", details_of(photo.item))
         if item is None:
             self._add(photo, state)
-            return
-        found = self._state_now(photo, item, state)
-        if found is not None:
+        elif (found := self._state_now(photo, item, state)) is not None:
             self._plan_known(photo, item, found)
 
     def _state_now(
@@ -198,10 +186,6 @@ class _Planner:
             if known != state:
                 self.plan.recorded[item.row] = state
 
-    def remove_rest(self) -> None:
-        """Plan the removal of what is gone and was not found under another name."""
-        self.plan.removed += self._gone.values()
-
     def _add(self, photo: ListedPhoto, state: FileState) -> None:
         # The same size and time, to the nanosecond, are those of a complete file that was moved.
         may_be_moved = (photo.size, photo.mtime_ns) in self._times
@@ -217,7 +201,7 @@ class _Planner:
         if source is None and not photo.is_settled:
             self.plan.waiting += 1
             return
-        moved = source is not None and self._gone.pop(source.row, None) is not None
+        moved = source is not None and self.gone.pop(source.row, None) is not None
         removes = (source.row,) if source is not None and moved else ()
         if source is not None and moved:
             self._by_id.pop(source.id, None)
@@ -248,7 +232,7 @@ class _Planner:
         wanted = (photo.item.id, f"{photo.folder.name}/{photo.item.id}")
         for item_id in wanted:
             other = self._by_id.get(item_id)
-            if other is None or other.row in self._gone:
+            if other is None or other.row in self.gone:
                 self._by_id[item_id] = IndexedPhoto(
                     -1, item_id, photo.item.uri, str(photo.item.path), None, is_live=True
                 )

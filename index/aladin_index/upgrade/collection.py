@@ -39,8 +39,6 @@ class UpgradedCollection:
     """One collection during an upgrade.
 
     Attributes:
-        live: The live collection when it was last looked at.
-        encodings: What the new model has encoded.
         place: For each row of the live generation and its changes the place of its encoding, or -1.
         kept: Rows that the new generation has, in the order of its own.
     """
@@ -54,7 +52,6 @@ class UpgradedCollection:
         settings: BuildSettings,
         progress: Progress,
     ) -> None:
-        """Look at nothing yet."""
         self.live: FileCollection = index.collection(target)
         self.encodings = encodings
         self.place = np.empty(0, dtype=np.int64)
@@ -145,7 +142,7 @@ class UpgradedCollection:
         self.kept = rows[np.argsort(self.place[rows])]
         if self._target == "texts":
             shards = self.encodings.shards
-            warn_of_cut(found for shard in shards for found in shard.metadata().values())
+            warn_of_cut(found.metadata for shard in shards for found in shard.prepared())
         return CollectionSource(
             embedding_dim=self.encodings.form.embedding_dim,
             codec=codec,

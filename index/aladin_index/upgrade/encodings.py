@@ -80,12 +80,10 @@ class Encodings:
     """Finished shards of one collection; an item's place is its number among all their items.
 
     Attributes:
-        form: Format of the shards.
         shards: Finished shards in their order.
     """
 
     def __init__(self, folder: Path, form: ShardFormat) -> None:
-        """Read what an earlier process has finished."""
         self.form = form
         self.shards: list[Shard] = []
         self._folder = folder

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -150,7 +150,7 @@ def upgrade_index(
             )
             for target in index.manifest.targets
         }
-        upgrade = _Upgrade(index, model, fitted, collections, progress, skip_missing=skip_missing)
+        upgrade = _Upgrade(index, model, fitted, collections, progress, skip_missing)
         report = upgrade.run()
         _drop_work(root)
         return report
@@ -176,29 +176,24 @@ def _readable_manifests(root: Path) -> list[Manifest]:
     return manifests
 
 
+@dataclass
 class _Upgrade:
     """One process's share of an upgrade, to its end."""
 
-    def __init__(
-        self,
-        index: SearchIndex,
-        model: ModelEntry,
-        fitted: FittedFiles,
-        collections: Mapping[Target, UpgradedCollection],
-        progress: Progress,
-        *,
-        skip_missing: bool,
-    ) -> None:
-        self._index, self._model, self._fitted = index, model, fitted
-        self._collections = collections
-        self._progress = progress
-        self._skip_missing = skip_missing
-        self._carried = 0
-        self._skipped: dict[Target, list[SkippedItem]] = {}
+    index: SearchIndex
+    model: ModelEntry
+    fitted: FittedFiles
+    collections: Mapping[Target, UpgradedCollection]
+    progress: Progress
+    skip_missing: bool
+    carried: int = 0
+    skipped: dict[Target, list[SkippedItem]] = field(
+        default_factory=dict[Target, list[SkippedItem]]
+    )
 
     def run(self) -> UpgradeReport:
         """Encode what is not encoded yet, and make the new generation live."""
-        collections = self._collections
+        collections = self.collections
         waiting: dict[Target, Waiting] = {
             target: each.look() for target, each in collections.items()
         }
@@ -209,15 +204,15 @@ class _Upgrade:
             each.catch_up()
         self._check_missing()
         self._check_some_left()
-        live = self._index.manifest
+        live = self.index.manifest
         sources: dict[Target, CollectionSource] = {
-            target: each.source(self._codec(target), self._skipped[target])
+            target: each.source(self._codec(target), self.skipped[target])
             for target, each in collections.items()
         }
-        calibration, correction = self._fitted
+        calibration, correction = self.fitted
         new = NewGeneration(
             collections=sources,
-            model=self._model,
+            model=self.model,
             settings=settings_of(live),
             fingerprint=self._fingerprint(),
             made_by="upgrade",
@@ -225,8 +220,8 @@ class _Upgrade:
             correction=correction,
             going_live=self._carry,
         )
-        generation = write_generation(self._index.path, new, self._progress)
-        every = [each for of_target in self._skipped.values() for each in of_target]
+        generation = write_generation(self.index.path, new, self.progress)
+        every = [each for of_target in self.skipped.values() for each in of_target]
         counts: dict[Target, int] = {
             target: int(np.count_nonzero(each.place[each.rows] >= 0))
             for target, each in collections.items()
@@ -235,23 +230,23 @@ class _Upgrade:
             generation=generation,
             counts=counts,
             skipped=every,
-            carried=self._carried,
+            carried=self.carried,
             fit_anew=self._fit_anew(),
         )
 
     def _check_missing(self, waiting: Mapping[Target, Waiting] | None = None) -> None:
         """Note the items that cannot be encoded; those that wait for it may yet be."""
-        for target, each in self._collections.items():
-            self._skipped[target] = each.missing(None if waiting is None else waiting[target].rows)
-        every = [each for of_target in self._skipped.values() for each in of_target]
-        if every and not self._skip_missing:
-            total = sum(each.live.count for each in self._collections.values())
-            raise MissingSourcesError(self._index.path, every, total)
+        for target, each in self.collections.items():
+            self.skipped[target] = each.missing(None if waiting is None else waiting[target].rows)
+        every = [each for of_target in self.skipped.values() for each in of_target]
+        if every and not self.skip_missing:
+            total = sum(each.live.count for each in self.collections.values())
+            raise MissingSourcesError(self.index.path, every, total)
 
     def _check_some_left(self) -> None:
         """Refuse a collection without items."""
-        for target, each in self._collections.items():
-            if each.live.count == len(self._skipped[target]):
+        for target, each in self.collections.items():
+            if each.live.count == len(self.skipped[target]):
                 raise InputError(
                     f"{target}: no item is left, and a generation needs at least one; add some, or "
                     "build an index without this collection"
@@ -259,36 +254,36 @@ class _Upgrade:
 
     def _codec(self, target: Target) -> TokenCodec:
         """Return the codec of a collection, in the form of the live one."""
-        shards = {each: of.encodings.shards for each, of in self._collections.items()}
+        shards = {each: of.encodings.shards for each, of in self.collections.items()}
         asking = [shard for each in shards if each != target for shard in shards[each]]
-        return codec_of(self._collections[target].live.entry.token_dtype, shards[target], asking)
+        return codec_of(self.collections[target].live.entry.token_dtype, shards[target], asking)
 
     def _fingerprint(self) -> str:
         """Hash what determines the generation."""
-        live = self._index
-        digest = hashlib.sha256(f"upgrade {live.manifest.fingerprint} {self._model.id}\n".encode())
+        live = self.index
+        digest = hashlib.sha256(f"upgrade {live.manifest.fingerprint} {self.model.id}\n".encode())
         digest.update((generation_folder(live.path, live.generation) / DIGEST).read_bytes())
-        for target, each in self._collections.items():
+        for target, each in self.collections.items():
             digest.update(f"{target} ".encode() + each.kept.tobytes())
         return digest.hexdigest()
 
     @contextmanager
     def _carry(self, generation: int) -> Generator[None]:
         """Bring the new generation up to date, and lock the index until it is live."""
-        root, each_one = self._index.path, self._collections.items()
+        root, each_one = self.index.path, self.collections.items()
         for _, collection in each_one:
             collection.catch_up()
         with changes_lock(root):
             for _, collection in each_one:
                 collection.catch_up()
             self._check_missing()
-            with closing(WritableGeneration(root, generation, self._model.id)) as new:
-                self._carried = sum(each.carry(new.collection(target)) for target, each in each_one)
+            with closing(WritableGeneration(root, generation, self.model.id)) as new:
+                self.carried = sum(each.carry(new.collection(target)) for target, each in each_one)
             yield
 
     def _fit_anew(self) -> list[str]:
         """Name the commands whose results were those of the old model, and which the new lacks."""
-        live, (calibration, correction) = self._index.manifest, self._fitted
+        live, (calibration, correction) = self.index.manifest, self.fitted
         commands = {
             "tune": any(each.tuning is not None for each in live.collections.values()),
             "correct": live.correction is not None and correction is None,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aladin_index.changes.item_changer import ItemChanger
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.format.layout import generation_folder
 from aladin_index.search.collection import SearchBackend

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from aladin_index.changes.item_changer import TimedAddReport
 from aladin_index.changes.writer import DeleteReport
-from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.format.manifest import model_folder
 from aladin_index.generations.info import LocalFacts, facts_of

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
+from aladin_index.changes.item_changer import ItemChanger
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.search.options import AskedSearch
 from aladin_index.search.query import Query, Term

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -21,17 +20,15 @@ from aladin_network.calibration.judging import POOL
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import Direction
+from tests.aladin.calibration.drawn_queries import draw_queries
 
-DrawQueries = Callable[..., list[AskedQuery]]
 BOTH: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
 ORDER = DirectionFusion(weight=0.5, align_std=0.5, match_std=0.1)
 FUSION = Fusion(text_to_image=ORDER, image_to_text=ORDER)
 FALSE_ALARMS = 0.1
 
 
-def asked(
-    draw_queries: DrawQueries, photos: int, seed: int, gain: float = 0.15
-) -> dict[Direction, AskedDirection]:
+def asked(photos: int, seed: int, gain: float = 0.15) -> dict[Direction, AskedDirection]:
     return {
         direction: AskedDirection(draw_queries(photos, items=12, seed=seed + k, gain=gain), 100)
         for k, direction in enumerate(BOTH)
@@ -52,9 +49,9 @@ def fitted_on(photos: int) -> FittedOn:
 
 
 @pytest.fixture(scope="module")
-def calibration(draw_queries: DrawQueries) -> Calibration:
-    report_on = ReportQueries("test", asked(draw_queries, 60, 10))
-    made = asked(draw_queries, 60, 0)
+def calibration() -> Calibration:
+    report_on = ReportQueries("test", asked(60, 10))
+    made = asked(60, 0)
     return fit_calibration(made, FUSION, "model", fitted_on(60), FALSE_ALARMS, report_on)
 
 
@@ -64,9 +61,7 @@ def no_match(calibration: Calibration, queries: list[AskedQuery], *, present: bo
     return [models.judge(each.take(slice(POOL)), each).no_match for each in found]
 
 
-def test_probabilities_tell_right_hits_and_are_about_as_frequent(
-    calibration: Calibration, draw_queries: DrawQueries
-) -> None:
+def test_probabilities_tell_right_hits_and_are_about_as_frequent(calibration: Calibration) -> None:
     queries = draw_queries(400, items=12, seed=77)
     hits = [calibration.text_to_image.judge(q.candidates, q.candidates) for q in queries]
     said = np.concatenate([each.probabilities for each in hits])
@@ -76,9 +71,7 @@ def test_probabilities_tell_right_hits_and_are_about_as_frequent(
     assert said[right].mean() > 3 * said[~right].mean()
 
 
-def test_figures_are_those_of_answers_to_other_queries(
-    calibration: Calibration, draw_queries: DrawQueries
-) -> None:
+def test_figures_are_those_of_answers_to_other_queries(calibration: Calibration) -> None:
     queries = draw_queries(60, items=12, seed=10)
     figures = calibration.text_to_image.figures
     assert np.mean(no_match(calibration, queries, present=True)) == figures.false_alarms
@@ -87,49 +80,36 @@ def test_figures_are_those_of_answers_to_other_queries(
     assert calibration.measured_on == "test"
     assert 0.7 < figures.auroc < 1
     assert figures.ece < 0.05
-
-
-def test_few_fitted_queries_with_a_match_are_told_that_there_is_none(
-    calibration: Calibration, draw_queries: DrawQueries
-) -> None:
+    # Few of the fitted queries with a match are told that there is none.
     said = no_match(calibration, draw_queries(60, items=12, seed=0), present=True)
     assert FALSE_ALARMS - 1 / len(said) < np.mean(said) <= FALSE_ALARMS
 
 
-def test_both_stages_tell_more_than_the_first(draw_queries: DrawQueries) -> None:
-    both = asked(draw_queries, 60, 0)
+def test_figures_out_of_fold_are_like_those_of_other_queries_and_need_both_stages(
+    calibration: Calibration,
+) -> None:
+    both = asked(60, 0)
     one = {
         direction: AskedDirection(
             [q._replace(candidates=q.candidates._replace(align=None)) for q in each.queries], 100
         )
         for direction, each in both.items()
     }
-    found = [fit_calibration(each, FUSION, "model", fitted_on(60), 0.1) for each in (both, one)]
-    assert [each.text_to_image.aligned for each in found] == [True, False]
-    assert found[0].text_to_image.figures.auroc > found[1].text_to_image.figures.auroc
-    assert found[0].measured_on == "out of fold"
+    fits = [fit_calibration(each, FUSION, "model", fitted_on(60), 0.1) for each in (both, one)]
+    found, first_stage = (each.text_to_image for each in fits)
+    assert fits[0].measured_on == "out of fold"
+    assert (found.aligned, first_stage.aligned) == (True, False)
+    assert found.figures.auroc > first_stage.figures.auroc
+    other = calibration.text_to_image
+    assert replace(found, figures=other.figures) == other
+    assert found.figures.auroc == pytest.approx(other.figures.auroc, abs=0.12)
 
 
-def test_figures_out_of_fold_are_like_those_of_other_queries(
-    calibration: Calibration, draw_queries: DrawQueries
-) -> None:
-    made = asked(draw_queries, 60, 0)
-    found = fit_calibration(made, FUSION, "model", fitted_on(60), FALSE_ALARMS)
-    assert replace(found.text_to_image, figures=calibration.text_to_image.figures) == (
-        calibration.text_to_image
-    )
-    assert found.text_to_image.figures.auroc == pytest.approx(
-        calibration.text_to_image.figures.auroc, abs=0.12
-    )
-
-
-def test_short_texts_and_foreign_ones_are_told_by_the_same_model(
-    draw_queries: DrawQueries,
-) -> None:
+def test_short_texts_and_foreign_ones_are_told_by_the_same_model() -> None:
     """Right answers of short texts stand out more; nothing stands out for foreign texts."""
 
     def made(seed: int) -> dict[Direction, AskedDirection]:
-        found = asked(draw_queries, 60, seed)
+        found = asked(60, seed)
         queries = list(found["text_to_image"].queries)
         for query in draw_queries(60, items=12, seed=seed + 3, gain=0.5):
             words = np.full(12, 2)
@@ -152,20 +132,24 @@ def test_short_texts_and_foreign_ones_are_told_by_the_same_model(
     assert found.text_to_image.figures.auroc > 0.8
 
 
-def test_too_few_photos_are_refused(draw_queries: DrawQueries) -> None:
-    with pytest.raises(InputError, match="expected at least 20 photos with captions, found 19"):
-        fit_calibration(asked(draw_queries, 19, 0), FUSION, "model", fitted_on(19), 0.5)
-
-
-def test_a_network_that_finds_nothing_is_refused(draw_queries: DrawQueries) -> None:
-    nothing = {
+@pytest.mark.parametrize(
+    ("photos", "finds", "message"),
+    [
+        (19, True, "expected at least 20 photos with captions, found 19"),
+        (20, False, "text_to_image, hits: expected right and wrong ones"),
+    ],
+)
+def test_too_few_photos_and_a_network_that_finds_nothing_are_refused(
+    photos: int, finds: bool, message: str
+) -> None:
+    made = {
         direction: AskedDirection(
-            [query._replace(right=np.zeros_like(query.right)) for query in each.queries], 100
+            [query._replace(right=query.right & finds) for query in each.queries], 100
         )
-        for direction, each in asked(draw_queries, 20, 0).items()
+        for direction, each in asked(photos, 0).items()
     }
-    with pytest.raises(InputError, match="text_to_image, hits: expected right and wrong ones"):
-        fit_calibration(nothing, FUSION, "model", fitted_on(20), 0.5)
+    with pytest.raises(InputError, match=message):
+        fit_calibration(made, FUSION, "model", fitted_on(photos), 0.5)
 
 
 def test_candidates_are_kept_for_the_pool_without_right_answers() -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.judging import (
@@ -41,17 +40,12 @@ def test_the_design_of_hits_has_scores_gap_and_place_also_times_the_length() -> 
     np.testing.assert_allclose(found[:, :4], expected)
     np.testing.assert_allclose(found[:, 4:8], expected * lengths[:, None])
     np.testing.assert_allclose(found[:, 8:], np.stack([lengths, lengths**2], axis=1))
-
-
-def test_without_alignment_scores_the_gap_is_that_of_the_cosines() -> None:
+    # Without alignment scores the gap is that of the cosines.
     pool = POOL._replace(align=None)
-    found = hit_design(pool, pool)
-    expected = [[0.5, 0.25, 1.0], [0.25, -0.25, 0.0], [0.125, -0.375, 0.0]]
-    np.testing.assert_allclose(found[:, :3], expected)
-    assert found.shape == (3, 8)
-
-
-def test_a_pool_of_one_item_has_no_gap_and_no_words_count_as_one() -> None:
+    cosines = [[0.5, 0.25, 1.0], [0.25, -0.25, 0.0], [0.125, -0.375, 0.0]]
+    np.testing.assert_allclose(hit_design(pool, pool)[:, :3], cosines)
+    assert hit_design(pool, pool).shape == (3, 8)
+    # A pool of one item has no gap, and no words count as one.
     one = scores([3], [0.5], [1.0], [0])
     np.testing.assert_array_equal(hit_design(one, one), [[0.5, 1.0, 0.0, 1.0, 0, 0, 0, 0, 0, 0]])
 
@@ -63,20 +57,14 @@ def test_the_design_of_a_query_has_the_odds_of_any_right_hit_and_the_gap_of_the_
     log_odds, length = math.log(some / (1 - some)), math.log(2)
     expected = [log_odds, 0.5, log_odds * length, 0.5 * length, length, length**2]
     np.testing.assert_allclose(found, [expected])
-
-
-@pytest.mark.parametrize("log_odds", [-800.0, 800.0])
-def test_the_design_of_a_query_stays_finite_for_extreme_odds(log_odds: float) -> None:
-    found = query_design(POOL, np.full(3, log_odds))
-    assert np.isfinite(found).all()
-    assert np.sign(found[0, 0]) == np.sign(log_odds)
-
-
-def test_only_the_ten_likeliest_candidates_count_for_a_query() -> None:
+    for extreme in (-800.0, 800.0):
+        found = query_design(POOL, np.full(3, extreme))
+        assert np.isfinite(found).all()
+        assert np.sign(found[0, 0]) == np.sign(extreme)
+    # Only the ten likeliest candidates count.
     many = scores(list(range(30)), [0.5] * 30, [1.0] * 30, [2] * 30)
-    likely = np.full(30, -1.0)
-    likely[10:] = -40.0
-    ten = scores(list(range(10)), [0.5] * 10, [1.0] * 10, [2] * 10)
+    likely = np.array([-1.0] * 10 + [-40.0] * 20)
+    ten = many.take(slice(10))
     np.testing.assert_allclose(query_design(many, likely), query_design(ten, likely[:10]))
 
 

@@ -57,10 +57,8 @@ def test_the_options_bound_the_number_of_regions(detector_folders: dict[str, Pat
     folder = detector_folders["detr"]
     for options, count in (("threshold=1,min_regions=2", 2), ("threshold=0,max_regions=100", 6)):
         assert len(load_detector(f"{folder},{options}").detect(photo(2))) == count
-
-
-def test_photos_together_are_as_alone(detector_folders: dict[str, Path]) -> None:
-    detector = load_detector(str(detector_folders["detr"]))
+    # Photos together are as alone.
+    detector = load_detector(str(folder))
     photos = [photo(1), photo(2, (40, 60)), photo(3)]
     for each, together in zip(photos, detect_all(detector, photos), strict=True):
         alone = detector.detect(each)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import TextEncoderConfig, TowerConfig
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs import onnx_runtime
 from aladin_network.graphs.export import TOLERANCE, export_graphs
-from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
+from aladin_network.graphs.files import check_graphs, graph_path, read_graphs
 from aladin_network.graphs.loading import load_for_inference, load_graphs
 from aladin_network.graphs.network import GraphNetwork, query_network
 from aladin_network.graphs.onnx_runtime import Graph
@@ -34,18 +33,15 @@ def _no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def damaged(exported_checkpoint: Path, tmp_path: Path) -> Iterator[Path]:
+def damaged(exported_checkpoint: Path, tmp_path: Path) -> Path:
     """A copy of the exported checkpoint, to be changed."""
-    folder = tmp_path / "checkpoint"
-    shutil.copytree(exported_checkpoint, folder)
-    yield folder
+    return Path(shutil.copytree(exported_checkpoint, tmp_path / "checkpoint"))
 
 
-@pytest.mark.parametrize("runtime", ["auto", "onnxruntime"])
 def test_graphs_encode_any_number_of_items_as_torch_does(
-    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
+    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ALADIN_RUNTIME", runtime)
+    monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
     ours, theirs = (
         load_for_inference(exported_checkpoint).model,
         load_checkpoint(exported_checkpoint).model,
@@ -121,35 +117,35 @@ def test_a_recurrent_network_with_padded_texts(
     assert ours.text.encoder.spans(TEXTS[0]) == model.text.encoder.spans(TEXTS[0])
 
 
-def test_without_an_export_torch_encodes(
-    tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("runtime", "device", "error", "message"),
+    [
+        ("tensorrt", "cpu", ConfigError, "auto, torch, onnxruntime, got 'tensorrt'"),
+        ("onnxruntime", "cuda:0", ConfigError, "it computes on the CPU, not cuda:0"),
+        ("onnxruntime without graphs", "cpu", CheckpointError, "aladin export onnx"),
+        ("onnxruntime not installed", "cpu", ConfigError, r"'aladin-search\[serve\]'"),
+    ],
+)
+def test_a_runtime_that_cannot_be_is_named_and_others_fall_back_on_torch(
+    exported_checkpoint: Path,
+    tiny_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    runtime: str,
+    device: str,
+    error: type[Exception],
+    message: str,
 ) -> None:
-    assert not isinstance(load_for_inference(tiny_checkpoint).model, GraphNetwork)
-    monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
-    with pytest.raises(CheckpointError, match="aladin export onnx"):
-        load_for_inference(tiny_checkpoint)
-
-
-def test_torch_and_unknown_runtimes_by_the_variable(
-    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ALADIN_RUNTIME", "torch")
-    assert not isinstance(load_for_inference(exported_checkpoint).model, GraphNetwork)
-    monkeypatch.setenv("ALADIN_RUNTIME", "tensorrt")
-    with pytest.raises(ConfigError, match="auto, torch, onnxruntime, got 'tensorrt'"):
-        load_for_inference(exported_checkpoint)
-
-
-def test_graphs_of_other_weights_are_refused(
-    build_tiny: Callable[..., AladinModel], damaged: Path, tmp_path: Path
-) -> None:
-    model = build_tiny()
-    with torch.no_grad():
-        next(model.parameters()).add_(1)
-    save_checkpoint(tmp_path / "other", model)
-    shutil.copytree(damaged / GRAPHS, tmp_path / "other" / GRAPHS)
-    with pytest.raises(CheckpointError, match=r"exported from weights .*, the checkpoint has"):
-        load_for_inference(tmp_path / "other")
+    folder = tiny_checkpoint if "without" in runtime else exported_checkpoint
+    monkeypatch.setenv("ALADIN_RUNTIME", runtime.split()[0])
+    if "not installed" in runtime:
+        monkeypatch.setattr(onnx_runtime, "find_spec", lambda _: None)
+    with pytest.raises(error, match=message):
+        load_for_inference(folder, device)
+    monkeypatch.setenv(
+        "ALADIN_RUNTIME",
+        "torch" if folder is exported_checkpoint and "not" not in runtime else "auto",
+    )
+    assert isinstance(load_for_inference(folder).model, AladinModel)
 
 
 def test_damage_is_found(damaged: Path) -> None:
@@ -170,24 +166,6 @@ def test_damage_is_found(damaged: Path) -> None:
     manifest_path.write_text(json.dumps(content | {"schema_version": 9}))
     with pytest.raises(CheckpointError, match="schema version 9, expected 1"):
         load_for_inference(damaged)
-
-
-def test_a_runtime_that_is_not_installed_or_for_another_device_is_named(
-    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
-    with pytest.raises(ConfigError, match="it computes on the CPU, not cuda:0"):
-        load_for_inference(exported_checkpoint, "cuda:0")
-    monkeypatch.setattr(onnx_runtime, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[serve\]'"):
-        load_for_inference(exported_checkpoint)
-    monkeypatch.delenv("ALADIN_RUNTIME")
-    assert isinstance(load_for_inference(exported_checkpoint).model, AladinModel)
-
-
-def test_graphs_encode_the_texts_of_queries_in_float32(exported_checkpoint: Path) -> None:
-    model = load_graphs(exported_checkpoint).model
-    assert query_network(model, "text", "bfloat16") is model
 
 
 def test_a_query_photo_has_its_own_number_of_threads(
@@ -211,5 +189,6 @@ def test_a_query_photo_has_its_own_number_of_threads(
     assert opened == [("image", 2), ("text", 1)]
     assert_near(found, encode_photos(model, random_photos(1)), TOLERANCE)
     assert query_network(model, "image", photo_threads=1) is model
+    assert query_network(model, "text", "bfloat16") is model  # texts of queries are in float32
     by_torch = build_tiny()  # whose threads are those of the process
     assert query_network(by_torch, "image", photo_threads=2) is by_torch

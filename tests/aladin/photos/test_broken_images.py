@@ -56,26 +56,17 @@ def test_every_large_picture_is_tested() -> None:
     assert [name for name in names if not name.startswith("tiff of")] == LARGE
 
 
-@pytest.mark.parametrize("name", LARGE)
-def test_a_picture_of_too_many_pixels_is_refused(name: str) -> None:
-    with pytest.raises(ImageTooLargeError):
-        decode_image(bombs()[name], limits=LIMITS)
-
-
-def test_scans_over_all_pixels_are_counted() -> None:
-    with pytest.raises(ImageTooLargeError, match=r"1005 scans of 59290000 pixels"):
-        decode_image(bombs()["jpeg of a thousand scans"], limits=LIMITS)
-
-
 @pytest.mark.parametrize(
-    "name", ["png of a million chunks", "jpeg of a million comments", "gif of comments"]
+    ("name", "reason"),
+    [
+        *((name, "pixels") for name in LARGE),
+        ("jpeg of a thousand scans", "1005 scans of 59290000 pixels"),
+        ("png of a million chunks", "more than 100000 parts"),
+        ("jpeg of a million comments", "more than 100000 parts"),
+        ("gif of comments", "more than 100000 parts"),
+    ],
 )
-def test_parts_without_end_are_counted(name: str) -> None:
-    with pytest.raises(ImageError, match="more than 100000 parts"):
+def test_a_bomb_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(ImageError, match=reason) as caught:
         decode_image(bombs()[name], limits=LIMITS)
-
-
-def test_the_same_seed_gives_the_same_files() -> None:
-    first, again, other = (list(broken_images(60, seed)) for seed in (1, 1, 2))
-    assert first == again
-    assert first != other
+    assert isinstance(caught.value, ImageTooLargeError) is ("pixels" in reason)

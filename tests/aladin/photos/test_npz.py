@@ -75,7 +75,6 @@ def test_a_vector_a_column() -> None:
         ({"vectors": VECTORS, "labels": ["dog"] * 1001}, "labels: expected at most 1000, got 1001"),
         ({"vectors": VECTORS, "labels": ["d" * 1025, "d"]}, "at most 4096 bytes each, got 4100"),
         ({"vectors": VECTORS, "detector": ["a", "b"]}, "detector: expected at most 1, got 2"),
-        ({"vectors": VECTORS * np.float64(1e300)}, "vectors: expected finite numbers"),
         ({"vectors": VECTORS, "image_size": [1, 2, 3]}, "a width and a height, got"),
         ({"vectors": VECTORS, "boxes": BOXES * 9, "image_size": [0, 9]}, "at least 1 x 1 px"),
         ({"vectors": VECTORS, "boxes": np.float32(9), "image_size": [9, 9]}, "boxes: expected"),
@@ -97,6 +96,8 @@ def test_sizes_are_known_before_anything_is_unpacked() -> None:
         read_region_npz(bomb, "upload", limits)
     with pytest.raises(RegionsTooLargeError, match=r"^upload: .+ 10000 bytes, got 10001"):
         read_region_npz(b"P" * 10_001, "upload", limits)
+    with pytest.raises(RegionError, match="expected at most 100 arrays"):
+        read(**{f"a{number}": 0 for number in range(101)})
 
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -117,15 +118,6 @@ def test_a_directory_that_understates_is_no_way_around_the_limits(packing: int) 
         assert tracemalloc.get_traced_memory()[1] < len(zeros) / 2
     finally:
         tracemalloc.stop()
-
-
-def test_a_directory_has_few_entries() -> None:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for number in range(101):
-            archive.writestr(str(number), "")
-    with pytest.raises(RegionError, match="expected at most 100 arrays"):
-        read_region_npz(file.getvalue(), "upload", LIMITS)
 
 
 def saved(array: np.ndarray) -> bytes:
@@ -151,6 +143,7 @@ def header(dtype: str, shape: str) -> str:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
+        (Path("none.npz"), "cannot be read as an npz file"),
         (b"no zip", "cannot be read as an npz file"),
         (packed(vectors=VECTORS)[:-30], "cannot be read as an npz file"),
         (npy(header("<f4", "(9999999999, 9999)"), "boxes"), "8 bytes"),
@@ -163,14 +156,9 @@ def header(dtype: str, shape: str) -> str:
         (npy("{" * 5000, "boxes"), "boxes: not an array"),
     ],
 )
-def test_files_of_other_kinds_are_refused(data: bytes, message: str) -> None:
+def test_files_of_other_kinds_are_refused(data: Any, message: str) -> None:
     with pytest.raises(RegionError, match=f"^upload: .*{message}"):
         read_region_npz(data, "upload", LIMITS)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(RegionError, match="cannot be read as an npz file"):
-        read_region_npz(tmp_path / "none.npz", "upload", LIMITS)
 
 
 def test_every_damaged_byte_is_an_error_or_harmless() -> None:

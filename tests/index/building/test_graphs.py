@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -19,38 +16,22 @@ from aladin_network.errors import IndexCorruptError
 from aladin_network.graphs.network import GraphNetwork
 
 
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    """Closes what a test opened."""
-    with ExitStack() as opened:
-        yield opened
-
-
-def photo_items(folder: Path) -> list[ImageItem]:
-    random = np.random.default_rng(3)
-    items: list[ImageItem] = []
-    for number in range(5):
-        path = folder / f"{number}.png"
-        pixels = random.integers(0, 256, (40, 30 + 8 * number, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(path)
-        items.append(ImageItem(id=str(number), uri=path.name, path=path))
-    return items
-
-
 def test_a_build_by_graphs(
-    exported_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: ExitStack
+    exported_checkpoint: Path,
+    tmp_path: Path,
+    images: list[ImageItem],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    photos = photo_items(tmp_path)
     texts = [TextItem(id=f"t{number}", text="a dog " * (1 + number)) for number in range(4)]
     for runtime in ("torch", "auto"):
         monkeypatch.setenv("ALADIN_RUNTIME", runtime)
-        build_index(exported_checkpoint, tmp_path / runtime, photos, texts)
+        build_index(exported_checkpoint, tmp_path / runtime, images[:5], texts)
     by_torch, by_graphs = (generation_folder(tmp_path / name, 1) for name in ("torch", "auto"))
     for target in ("images", "texts"):
         ours, theirs = (np.load(each / target / EMBEDDINGS) for each in (by_graphs, by_torch))
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    index = stack.enter_context(open_index(tmp_path / "auto"))
-    assert isinstance(index.checkpoint.model, GraphNetwork)
+    with open_index(tmp_path / "auto") as index:
+        assert isinstance(index.checkpoint.model, GraphNetwork)
     graphs = tmp_path / "auto" / MODEL / "onnx"
     files = sorted(path.name for path in graphs.iterdir() if path.name != "manifest.json")
     assert files == ["image.onnx", "image.onnx.data", "text.onnx", "text.onnx.data"]

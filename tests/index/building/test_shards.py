@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -7,14 +8,13 @@ from aladin_index.building.shards import (
     EMBEDDINGS,
     LENGTHS,
     ROWS,
-    SIZES_PX,
     ShardFormat,
     place_shard,
     read_shard,
     shard_files,
     write_shard,
 )
-from aladin_index.encode.item_encoders import ItemEncoder, StreamedItems, item_encoder
+from aladin_index.encode.item_encoders import StreamedItems, item_encoder
 from aladin_index.encode.read_ahead import StageSeconds, encoded_batches
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.skipped import SkippedItem
@@ -22,26 +22,30 @@ from aladin_index.settings import EncodeSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import IndexWriteError
 from aladin_network.inference import encode_photos
+from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
 from aladin_network.types import NullProgress
 
 
-def encoded(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[StreamedItems]:
+@pytest.fixture(scope="module")
+def model(tiny_checkpoint: Path) -> AladinModel:
+    return load_checkpoint(tiny_checkpoint).model
+
+
+def encoded(model: AladinModel, items: list[SourceItem], rows: range) -> Iterator[StreamedItems]:
     """Items in batches of three."""
     batches = ([items[row] for row in rows[start : start + 3]] for start in range(0, len(rows), 3))
-    return list(encoded_batches(encoder, batches, EncodeSettings(), StageSeconds(), NullProgress()))
+    encoder = item_encoder("images", model, EncodeSettings())
+    return encoded_batches(encoder, batches, EncodeSettings(), StageSeconds(), NullProgress())
 
 
 def test_a_shard_holds_what_the_network_says_of_its_items(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+    tmp_path: Path, model: AladinModel, images: list[ImageItem]
 ) -> None:
-    model = load_checkpoint(tiny_checkpoint).model
     items = [*images[:4], ImageItem(id="gone", path=tmp_path / "gone", uri="gone"), *images[4:8]]
-    encoder, seconds = item_encoder("images", model, EncodeSettings()), StageSeconds()
-    form = ShardFormat.of(model)
-    folder = tmp_path / "shard"
+    form, folder, seconds = ShardFormat.of(model), tmp_path / "shard", StageSeconds()
     assert read_shard(folder, form) is None
-    batches = encoded(encoder, list(items), range(2, 8))
+    batches = encoded(model, list(items), range(2, 8))
     written = write_shard(folder, form, range(2, 8), batches, seconds)
     shard = read_shard(folder, form)
     assert shard == written
@@ -49,7 +53,7 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
     assert rows == [2, 3, 5, 6, 7]
     assert shard.skipped == [SkippedItem("gone", "No such file or directory")]
     photos = [read_image(items[row].path) for row in rows]
-    assert list(map(tuple, shard.array(SIZES_PX).tolist())) == [photo.size for photo in photos]
+    assert [each.size_px for each in shard.prepared()] == [photo.size for photo in photos]
     expected = encode_photos(model, photos)
     np.testing.assert_allclose(shard.array(EMBEDDINGS), expected.embedding, atol=1e-5)
     assert shard.array(LENGTHS).tolist() == [16] * 5
@@ -57,13 +61,21 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
     tokens = form.codec.unpack(shard.tokens())
     np.testing.assert_allclose(tokens, np.concatenate(expected.tokens), atol=1e-3)
     assert set(seconds.seconds) == {"write"}
+    # It may be finished elsewhere, whose files come from another process.
+    files = shard_files(folder)
+    assert list(files) == sorted(path.name for path in folder.iterdir())
+    for content in files.values():
+        content.setflags(write=False)
+    place_shard(tmp_path / "here", files)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "here").iterdir()} == {
+        path.name: path.read_bytes() for path in folder.iterdir()
+    }
 
 
-def test_a_shard_without_a_usable_item_says_so(tmp_path: Path, tiny_checkpoint: Path) -> None:
+def test_a_shard_without_a_usable_item_says_so(tmp_path: Path, model: AladinModel) -> None:
     items: list[SourceItem] = [ImageItem(id=name, path=tmp_path / name, uri=name) for name in "ab"]
-    model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = item_encoder("images", model, EncodeSettings()), ShardFormat.of(model)
-    batches = encoded(encoder, items, range(2))
+    form = ShardFormat.of(model)
+    batches = encoded(model, items, range(2))
     write_shard(tmp_path / "shard", form, range(2), batches, StageSeconds())
     shard = read_shard(tmp_path / "shard", form)
     assert shard is not None
@@ -72,43 +84,13 @@ def test_a_shard_without_a_usable_item_says_so(tmp_path: Path, tiny_checkpoint: 
 
 
 def test_a_shard_that_could_not_be_finished_is_not_there(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+    tmp_path: Path, model: AladinModel, images: list[ImageItem]
 ) -> None:
-    model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = item_encoder("images", model, EncodeSettings()), ShardFormat.of(model)
-    batches = encoded(encoder, list(images), range(6))
-
-    def broken() -> object:
-        yield batches[0]
+    def broken() -> Iterator[StreamedItems]:
+        yield next(encoded(model, list(images), range(6)))
         raise IndexWriteError(tmp_path, "full")
 
+    form = ShardFormat.of(model)
     with pytest.raises(IndexWriteError):
-        write_shard(
-            tmp_path / "shard",
-            form,
-            range(6),
-            broken(),  # type: ignore[arg-type]
-            StageSeconds(),
-        )
+        write_shard(tmp_path / "shard", form, range(6), broken(), StageSeconds())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_shard_may_be_finished_elsewhere(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
-) -> None:
-    model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = item_encoder("images", model, EncodeSettings()), ShardFormat.of(model)
-    there, here = tmp_path / "there", tmp_path / "here"
-    batches = encoded(encoder, list(images), range(4))
-    write_shard(there, form, range(4), batches, StageSeconds())
-    files = shard_files(there)
-    assert list(files) == sorted(path.name for path in there.iterdir())
-    for content in files.values():
-        content.setflags(write=False)  # as what comes from another process
-    place_shard(here, files)
-    assert {path.name: path.read_bytes() for path in here.iterdir()} == {
-        path.name: path.read_bytes() for path in there.iterdir()
-    }
-    shard = read_shard(here, form)
-    assert shard is not None
-    assert shard.array(ROWS).tolist() == [0, 1, 2, 3]

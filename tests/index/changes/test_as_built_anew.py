@@ -1,35 +1,68 @@
-"""An index with changes answers as one that was built of the items that are left."""
+"""An index that was changed answers as one that was built of the items that are left."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
+from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import parse_filter
 from aladin_index.search.collection import ListOrder
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import load_checkpoint
+from aladin_index.settings import BuildSettings
+from aladin_network.checkpoint_files import Checkpoint
+from tests.index.changes.conftest import MakeItems
+from tests.index.items.test_filtered_rows import NUMBERS, TEXTS, passes
 
-MakeItems = Callable[..., ItemBatch]
 # Words are rare up to five items here: some are just so, others are not.
 PLACES = [f"place{number}" for number in range(30)]
 PHOTOS = 150
+FIELDS = ["x", "y", "and", 'odd "name"']
+VALUES = [*TEXTS, *NUMBERS, True, False]
+FINITE = [value for value in VALUES if value != 2**70]
 
 
-class _Library:
-    """Photos with a place and a number, by id; each may be replaced by another version."""
+def some_metadata(choose: random.Random) -> dict[str, Any]:
+    def value() -> Any:
+        return choose.choice([*VALUES, None, [choose.choice(VALUES), choose.choice(VALUES)]])
+
+    return {field: value() for field in FIELDS if choose.random() < 0.7}
+
+
+def some_filter(choose: random.Random, depth: int = 2) -> dict[str, Any]:
+    if depth and choose.random() < 0.5:
+        parts = [some_filter(choose, depth - 1) for _ in range(2)]
+        return choose.choice([{"$and": parts}, {"$or": parts}, {"$not": parts[0]}])
+    bounds = [value for value in FINITE if not isinstance(value, bool)]
+    comparison = choose.choice(
+        [
+            {"eq": choose.choice(FINITE)},
+            {"nin": choose.sample(FINITE, 3)},
+            {"gte": choose.choice(bounds)},
+            {"gt": choose.choice(NUMBERS), "lte": choose.choice(NUMBERS)},
+            {"gte": choose.choice(TEXTS), "lt": choose.choice(TEXTS)},
+            {"exists": choose.random() < 0.5},
+        ]
+    )
+    return {choose.choice(FIELDS): comparison}
+
+
+class Library:
+    """Photos by id, in the order of their rows; each may be replaced by another version."""
 
     def __init__(self, made_up: MakeItems, seed: int) -> None:
-        self.random = np.random.default_rng(seed)
+        self.choose = random.Random(seed)
         self.live: dict[str, ItemBatch] = {}
         self._made_up = made_up
         self._versions = 0
@@ -37,14 +70,36 @@ class _Library:
     def photo(self, item_id: str) -> ItemBatch:
         """Make a new version of a photo, and note it as the one that is left."""
         self._versions += 1
+        new = self._made_up([item_id], self._versions)
         # Small numbers are frequent: the words have one item, some, or many.
-        place = PLACES[int(len(PLACES) * self.random.random() ** 2)]
-        number = int(self.random.integers(0, 80))
-        kind = ["a", "b", 1][int(self.random.integers(0, 3))]
-        new = self._made_up([item_id], self._versions, place=[place], n=[number], kind=[kind])
+        place = PLACES[int(len(PLACES) * self.choose.random() ** 2)]
+        told = {"place": place, "n": self.choose.randrange(80)} | some_metadata(self.choose)
         self.live.pop(item_id, None)
-        self.live[item_id] = new
-        return new
+        self.live[item_id] = replace(new, items=[new.items[0]._replace(metadata=told)])
+        return self.live[item_id]
+
+    def change(self, writer: ChangesWriter, step: int) -> None:
+        """Add, replace and delete some."""
+        ids = self.choose.sample(sorted(self.live), 4)
+        if step % 4 == 3:
+            writer.delete("images", ids)
+            for item_id in ids:
+                del self.live[item_id]
+            return
+        again = ["p7"] * (step % 5)  # replaced again and again
+        for each in [f"new{step}", *ids, *again]:
+            writer.add("images", self.photo(each), "replace")
+
+    def check_filters(self, index: SearchIndex) -> None:
+        """Compare random filters with the rules of their language."""
+        metadata = {key: each.items[0].metadata for key, each in self.live.items()}
+        for _ in range(4):
+            spec = some_filter(self.choose)
+            collection = index.collection("images", parse_filter(spec))
+            assert collection.selection is not None
+            rows = collection.selection.rows.tolist()
+            found = {item.id for item in collection.items.by_rows(rows)}
+            assert found == {key for key, each in metadata.items() if passes(each, spec)}, spec
 
 
 def joined(parts: Sequence[ItemBatch]) -> ItemBatch:
@@ -54,37 +109,6 @@ def joined(parts: Sequence[ItemBatch]) -> ItemBatch:
         tokens=np.concatenate([part.tokens for part in parts]),
         lengths=np.concatenate([part.lengths for part in parts]),
     )
-
-
-@pytest.fixture(scope="module", params=range(2))
-def both(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    tiny_checkpoint: Path,
-    made_up: MakeItems,
-    write_made_up: Callable[..., int],
-) -> tuple[Path, Path]:
-    """An index that was changed in many steps, and one of the photos that are left."""
-    library = _Library(made_up, request.param)
-    texts = made_up([f"t{number}" for number in range(3)])
-    first = joined([library.photo(f"p{number}") for number in range(PHOTOS)])
-    place = tmp_path_factory.mktemp("libraries")
-    changed, anew = place / "changed", place / "anew"
-    write_made_up(changed, images=first, texts=texts)
-    with closing(ChangesWriter(changed, load_checkpoint(tiny_checkpoint).model_id)) as writer:
-        for step in range(40):
-            ids = [str(each) for each in library.random.choice([*library.live], 4, replace=False)]
-            if step % 4 == 3:
-                writer.delete("images", ids)
-                for item_id in ids:
-                    del library.live[item_id]
-                continue
-            again = ["p7"] * (step % 5)  # replaced again and again
-            new = [library.photo(each) for each in [f"new{step}", *ids, *again]]
-            for version in new:
-                writer.add("images", version, "replace")
-    write_made_up(anew, images=joined([*library.live.values()]), texts=texts)
-    return changed, anew
 
 
 def answers(index: SearchIndex, options: SearchOptions, text: str) -> list[tuple[Any, ...]]:
@@ -97,31 +121,63 @@ def answers(index: SearchIndex, options: SearchOptions, text: str) -> list[tuple
     ]
 
 
-@pytest.mark.parametrize("candidates", [10, "exhaustive"])
-def test_words_find_the_same_items(both: tuple[Path, Path], candidates: Any) -> None:
-    with open_index(both[0]) as changed, open_index(both[1]) as anew:
-        for text in PLACES:
-            options = SearchOptions(k=12, candidates=candidates, lexical=1.0)
-            assert answers(changed, options, text) == answers(anew, options, text), text
-            filtered = SearchOptions(k=12, candidates=10, lexical=1.0, filter={"n": {"lt": 40}})
-            assert answers(changed, filtered, text) == answers(anew, filtered, text), text
+def listed(index: SearchIndex, order: ListOrder, filter: dict[str, Any]) -> tuple[int, list[str]]:
+    page = index.collection("images", parse_filter(filter)).list_items(order, None, 500)
+    return page.total, [item.id for item in page.items]
 
 
-def test_fields_and_lists_are_the_same(both: tuple[Path, Path]) -> None:
-    with open_index(both[0]) as changed, open_index(both[1]) as anew:
-        assert changed.collection("images").list_fields() == anew.collection("images").list_fields()
+@pytest.mark.parametrize(
+    ("seed", "fields", "compacted"),
+    [
+        (0, None, False),
+        (1, ("x", "and", "n", "place"), False),
+        (2, None, True),
+        (3, ("x", "n", "place"), True),
+    ],
+)
+def test_a_changed_index_is_as_one_that_was_built_of_what_is_left(
+    tmp_path: Path,
+    checkpoint: Checkpoint,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+    seed: int,
+    fields: tuple[str, ...] | None,
+    compacted: bool,
+) -> None:
+    library, root, anew = Library(made_up, seed), tmp_path / "changed", tmp_path / "anew"
+    texts, settings = made_up([f"t{n}" for n in range(3)]), BuildSettings(filter_fields=fields)
+    first = joined([library.photo(f"p{number}") for number in range(PHOTOS)])
+    write_made_up(root, images=first, texts=texts, settings=settings)
+    with open_index(root, checkpoint=checkpoint) as following:
+        for step in range(24):
+            with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
+                library.change(writer, step)
+            library.check_filters(following)
+    if compacted:
+        compact_index(root)
+        with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
+            for step in range(24, 32):
+                library.change(writer, step)
+    left = joined([*library.live.values()])
+    write_made_up(anew, images=left, texts=texts, settings=settings)
+    with (
+        open_index(root, checkpoint=checkpoint) as ours,
+        open_index(anew, checkpoint=checkpoint) as theirs,
+    ):
+        library.check_filters(ours)
+        assert ours.collection("images").list_fields() == theirs.collection("images").list_fields()
         for order in (ListOrder(), ListOrder("n"), ListOrder("place", descending=False)):
-            for filter in ({}, {"kind": "a"}):
-                pages = [
-                    index.collection("images", parse_filter(filter)).list_items(order, None, 500)
-                    for index in (changed, anew)
-                ]
-                assert pages[0].total == pages[1].total
-                assert [item.id for item in pages[0].items] == [item.id for item in pages[1].items]
+            for filter in ({}, {"n": {"lt": 9}}):
+                assert listed(ours, order, filter) == listed(theirs, order, filter)
+        some: list[Any] = [{"candidates": 10}, {"candidates": "exhaustive"}]
+        for more in [*some, {"candidates": 10, "filter": {"n": {"lt": 40}}}]:
+            options = SearchOptions(k=12, lexical=1.0, **more)
+            for text in PLACES:
+                assert answers(ours, options, text) == answers(theirs, options, text), text
 
 
 def test_values_of_deleted_items_alone_are_not_described(
-    tmp_path: Path, tiny_checkpoint: Path, made_up: MakeItems, write_made_up: Callable[..., int]
+    tmp_path: Path, checkpoint: Checkpoint, made_up: MakeItems, write_made_up: Callable[..., int]
 ) -> None:
     root, ids = tmp_path / "index", [f"i{n}" for n in range(60)]
     values: dict[str, list[Any]] = {
@@ -130,7 +186,7 @@ def test_values_of_deleted_items_alone_are_not_described(
         "year": [1970, *[2020] * 58, 2099],
     }
     write_made_up(root, images=made_up(ids, **values))
-    with closing(ChangesWriter(root, load_checkpoint(tiny_checkpoint).model_id)) as writer:
+    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
         writer.delete("images", [*ids[:10], "i59"])
     with open_index(root) as index:
         fields = index.collection("images").list_fields()

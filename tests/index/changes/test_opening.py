@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,15 @@ import pytest
 
 import aladin_index.changes.opening as opening
 from aladin_index.changes.database import changes_database
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.opening import open_database, open_to_read
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import IndexWriteError
+from tests.index.changes.conftest import MakeItems
 
-MakeItems = Callable[..., ItemBatch]
 _UNSHARE = ["unshare", *(["--user", "--map-root-user"] if os.geteuid() else [])]
 
 
@@ -127,20 +125,6 @@ def _flipped(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
-@pytest.fixture
-def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
-    """An index of the images a, b, c, and of texts."""
-    collections = {"images": made_up(["a", "b", "c"], n=[1, 2, 3]), "texts": made_up(["t"])}
-    write_made_up(tmp_path / "index", **collections)
-    return tmp_path / "index"
-
-
-@pytest.fixture
-def writer(root: Path, tiny_checkpoint: Path) -> Iterator[ChangesWriter]:
-    with closing(ChangesWriter(root, load_checkpoint(tiny_checkpoint).model_id)) as writer:
-        yield writer
-
-
 def found(searcher: TwoStageSearcher) -> set[str]:
     options = SearchOptions(k=99, filter={"n": {"gte": 0}})
     return {hit.id for hit in searcher.search(searcher.stored_query("t"), "images", options).hits}
@@ -148,11 +132,16 @@ def found(searcher: TwoStageSearcher) -> set[str]:
 
 @pytest.mark.usefixtures("unfollowed")
 @pytest.mark.parametrize("is_at_work", [True, False])
-def test_each_change_is_found_at_once_where_sqlite_cannot_follow(
-    root: Path, writer: ChangesWriter, made_up: MakeItems, is_at_work: bool
+def test_each_change_is_found_at_once_where_sqlite_cannot_follow_which_is_said_once(
+    root: Path,
+    writer: ChangesWriter,
+    made_up: MakeItems,
+    caplog: pytest.LogCaptureFixture,
+    is_at_work: bool,
 ) -> None:
     """With the changes in the log of a writer that is at work, and without a log."""
     writer.add("images", made_up(["d"], n=[4]), "error")
+    caplog.set_level(logging.WARNING)
     with open_index(root) as index:
         searcher = TwoStageSearcher(index)
         expected = set("abcd")
@@ -166,6 +155,9 @@ def test_each_change_is_found_at_once_where_sqlite_cannot_follow(
             expected = expected - {gone} | {new}
             assert found(searcher) == expected
             assert dict(index.collection("images").items.ids()).keys() == expected
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"{changes_database(root, 1, 'images')}: read as it is now")
+    assert "disk I/O error" in said
 
 
 def without_locks(monkeypatch: pytest.MonkeyPatch, root: Path, number: int) -> None:
@@ -211,21 +203,6 @@ def test_an_index_on_a_disk_without_locks_is_read_and_not_written(
     assert "NFS version 4" in str(caught.value)
     said = [record.getMessage() for record in caplog.records]
     assert len([each for each in said if each.startswith(f"{root}: this disk has no file")]) == 1
-
-
-@pytest.mark.usefixtures("unfollowed")
-def test_a_disk_that_is_full_is_said_once(
-    root: Path, writer: ChangesWriter, made_up: MakeItems, caplog: pytest.LogCaptureFixture
-) -> None:
-    writer.add("images", made_up(["d"], n=[4]), "error")
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            with open_index(root) as index:
-                assert index.collection("images").count == 4
-    (said,) = [record.getMessage() for record in caplog.records]
-    path = changes_database(root, 1, "images")
-    assert said.startswith(f"{path}: read as it is now")
-    assert "disk I/O error" in said
 
 
 _ON_A_FULL_DISK = """

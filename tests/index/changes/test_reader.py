@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -17,39 +16,24 @@ import numpy as np
 import pytest
 
 from aladin_index.changes.database import changes_database
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.opening import open_to_read
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import IndexCorruptError
 from aladin_network.scoring.encoding import Encoding
+from tests.index.changes.conftest import MakeItems
 from tests.index.searching import run_search
 
-MakeItems = Callable[..., ItemBatch]
 
-
-@pytest.fixture(scope="module")
-def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
-    return load_checkpoint(tiny_checkpoint)
-
-
-@pytest.fixture
-def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
-    """An index of the images a, b, c."""
-    write_made_up(tmp_path / "index", images=made_up(["a", "b", "c"], n=[1, 2, 3]))
-    return tmp_path / "index"
-
-
-def test_a_snapshot_stays_as_it_was(root: Path, checkpoint: Checkpoint, made_up: MakeItems) -> None:
-    with (
-        open_index(root, checkpoint=checkpoint) as index,
-        closing(ChangesWriter(root, checkpoint.model_id)) as writer,
-    ):
+def test_a_snapshot_stays_as_it_was(
+    root: Path, writer: ChangesWriter, checkpoint: Checkpoint, made_up: MakeItems
+) -> None:
+    with open_index(root, checkpoint=checkpoint) as index:
         before = index.collection("images")
         assert before.changes is None
         new = made_up(["d", "e"], n=[4, 5])
@@ -91,12 +75,9 @@ def test_a_snapshot_stays_as_it_was(root: Path, checkpoint: Checkpoint, made_up:
 
 
 def test_nothing_is_read_again_where_nothing_is_new(
-    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+    root: Path, writer: ChangesWriter, checkpoint: Checkpoint, made_up: MakeItems
 ) -> None:
-    with (
-        open_index(root, checkpoint=checkpoint) as index,
-        closing(ChangesWriter(root, checkpoint.model_id)) as writer,
-    ):
+    with open_index(root, checkpoint=checkpoint) as index:
         writer.add("images", made_up(["d"]), "error")
         first = index.collection("images").changes
         assert index.collection("images").changes is first
@@ -107,44 +88,57 @@ def test_nothing_is_read_again_where_nothing_is_new(
         assert np.shares_memory(first.embeddings, second.embeddings)
 
 
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (None, "cannot be read"),
+        # Rows 0 to 2 are the generation's, and 3 was added.
+        ("INSERT INTO removed (row) VALUES (4)", "expected removed rows from 0 to 3"),
+    ],
+)
 def test_a_damaged_database_is_named(
-    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+    root: Path,
+    writer: ChangesWriter,
+    checkpoint: Checkpoint,
+    made_up: MakeItems,
+    damage: str | None,
+    reason: str,
 ) -> None:
-    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
-        writer.add("images", made_up(["d"]), "error")
+    writer.add("images", made_up(["d"]), "error")
+    writer.close()
     path = changes_database(root, 1, "images")
-    path.write_bytes(b"no database at all" * 100)
+    if damage is None:
+        path.write_bytes(b"no database at all" * 100)
+    else:
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute(damage)
     with (
         open_index(root, checkpoint=checkpoint) as index,
-        pytest.raises(IndexCorruptError, match="cannot be read") as caught,
+        pytest.raises(IndexCorruptError, match=reason) as caught,
     ):
         index.collection("images")
     assert caught.value.file == path
 
 
-def test_a_medium_that_is_mounted_for_reading_is_read_without_a_trace(
-    root: Path, checkpoint: Checkpoint, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
+def test_changes_are_noticed_without_a_trace_where_nothing_can_be_written(
+    root: Path,
+    writer: ChangesWriter,
+    checkpoint: Checkpoint,
+    made_up: MakeItems,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
-        writer.add("images", made_up(["d"]), "error")
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    with open_index(root, checkpoint=checkpoint) as index:
-        assert dict(index.collection("images").items.ids()).keys() == set("abcd")
-        assert [path.name for path in (root / "changes" / "000001").iterdir()] == ["images.sqlite"]
-
-
-def test_changes_are_noticed_where_nothing_can_be_written(
-    root: Path, checkpoint: Checkpoint, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
-        writer.add("images", made_up(["d"]), "error")
-    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    with pytest.raises(sqlite3.OperationalError, match="unable to open database file"):
+        open_to_read(root / "images.sqlite")
+    writer.add("images", made_up(["d"]), "error")
+    writer.close()
     with open_index(root, checkpoint=checkpoint) as index:
         first = index.collection("images")
         assert index.collection("images").changes is first.changes
+        assert [path.name for path in (root / "changes" / "000001").iterdir()] == ["images.sqlite"]
         for new in ("e", "f"):
-            with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
-                writer.add("images", made_up([new]), "error")
+            writer.add("images", made_up([new]), "error")
+            writer.close()
         writer.delete("images", ["d"])
         second = index.collection("images")
         assert {item_id for item_id, _ in second.items.ids()} == set("abcef")
@@ -228,7 +222,7 @@ def test_another_process_sees_each_call_whole_and_soon(
 
 
 def test_threads_search_while_others_add_and_remove(
-    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+    root: Path, writer: ChangesWriter, checkpoint: Checkpoint, made_up: MakeItems
 ) -> None:
     """Pairs of items come and go together; every search finds both of a pair or neither."""
     query = Encoding(
@@ -238,10 +232,7 @@ def test_threads_search_while_others_add_and_remove(
     )
     faults: list[Any] = []
     done = threading.Event()
-    with (
-        open_index(root, checkpoint=checkpoint) as index,
-        closing(ChangesWriter(root, checkpoint.model_id)) as writer,
-    ):
+    with open_index(root, checkpoint=checkpoint) as index:
         searcher = TwoStageSearcher(index)
 
         def search(filter: dict[str, Any] | None) -> None:
@@ -274,27 +265,14 @@ def test_threads_search_while_others_add_and_remove(
     assert faults == []
 
 
-def test_a_removed_row_that_never_was_is_refused(
-    root: Path, checkpoint: Checkpoint, made_up: MakeItems
-) -> None:
-    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
-        writer.add("images", made_up(["d"]), "error")
-    with closing(sqlite3.connect(changes_database(root, 1, "images"))) as database, database:
-        database.execute("INSERT INTO removed (row) VALUES (4)")  # rows 0 to 2, and 3 was added
-    with (
-        open_index(root, checkpoint=checkpoint) as index,
-        pytest.raises(IndexCorruptError, match="expected removed rows from 0 to 3"),
-    ):
-        index.collection("images")
-
-
 def test_a_database_that_was_replaced_is_read_from_the_start(
-    root: Path, checkpoint: Checkpoint, made_up: MakeItems, tmp_path: Path
+    root: Path,
+    writer: ChangesWriter,
+    checkpoint: Checkpoint,
+    made_up: MakeItems,
+    tmp_path: Path,
 ) -> None:
-    with (
-        open_index(root, checkpoint=checkpoint) as index,
-        closing(ChangesWriter(root, checkpoint.model_id)) as writer,
-    ):
+    with open_index(root, checkpoint=checkpoint) as index:
         writer.add("images", made_up(["d"]), "error")
         backup = Path(shutil.copytree(root / "changes", tmp_path / "backup"))
         writer.add("images", made_up(["e", "f"]), "error")
@@ -312,11 +290,3 @@ def test_a_database_that_was_replaced_is_read_from_the_start(
         # What began before goes on with what it began with.
         assert dict(before.items.ids()) == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
         assert before.count == 5
-
-
-def test_a_missing_database_is_reported_by_sqlite_where_nothing_may_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    with pytest.raises(sqlite3.OperationalError, match="unable to open database file"):
-        open_to_read(tmp_path / "images.sqlite")

@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Generator, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from aladin_index.settings import EncodeSettings
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, Progress
+from tests.index.progress import CountedProgress
 
 
 class Numbers:
@@ -52,16 +54,6 @@ class Numbers:
         return Encoding(numbers, numbers[:, None] * mask[:, :, None], mask)
 
 
-class Counter(NullProgress):
-    """Keeps the numbers of items that were reported together."""
-
-    def __init__(self) -> None:
-        self.steps: list[int] = []
-
-    def advance(self, count: int = 1) -> None:
-        self.steps.append(count)
-
-
 def numbered(rows: range, size: int) -> Iterator[list[Any]]:
     """Items, so many a batch."""
     for start in range(rows.start, rows.stop, size):
@@ -92,7 +84,8 @@ def encoded(
 def test_items_come_in_order_with_those_that_cannot_be_used(
     size: int, readers: int, callers: int, items_a_call: int | None
 ) -> None:
-    encoder, seconds, progress = Numbers(callers, items_a_call), StageSeconds(), Counter()
+    encoder, seconds, progress = Numbers(callers, items_a_call), StageSeconds(), CountedProgress()
+    progress.start(None, "items")
     batches = list(encoded(encoder, numbered(range(3, 22), size), readers, seconds, progress))
     assert [len(batch.sources) for batch in batches] == [
         len(batch) for batch in numbered(range(3, 22), size)
@@ -120,8 +113,7 @@ def test_items_come_in_order_with_those_that_cannot_be_used(
     assert encoder.most_at_once <= callers
     assert max(map(len, encoder.calls)) <= (items_a_call or size)
     assert set(seconds.seconds) == {"read", "decode", "encode"}
-    assert sum(progress.steps) == 19
-    assert max(progress.steps) <= (items_a_call or size)
+    assert progress.pieces == [("items", None, 19)]
 
 
 def test_as_many_threads_encode_as_the_network_allows() -> None:
@@ -139,19 +131,19 @@ def test_as_many_threads_encode_as_the_network_allows() -> None:
 
 
 def test_at_most_so_many_batches_are_ahead() -> None:
-    """20,000 items are taken from their source as the files are written, not before."""
+    """2,000 items are taken from their source as the files are written, not before."""
     encoder, taken = Numbers(), [0]
 
     def source() -> Iterator[list[Any]]:
-        for batch in numbered(range(20_000), 50):
+        for batch in numbered(range(2_000), 50):
             taken[0] += 1
             yield batch
 
     batches = encoded(encoder, source(), 2)
     for number, _ in enumerate(batches, start=1):
-        assert taken[0] == min(number + BATCHES_AHEAD, 400)
+        assert taken[0] == min(number + BATCHES_AHEAD, 40)
         assert len(encoder.decoded) <= 50 * (number + BATCHES_AHEAD)
-    assert len(encoder.decoded) == 20_000
+    assert len(encoder.decoded) == 2_000
 
 
 def test_the_next_batches_are_encoded_while_one_is_written() -> None:
@@ -195,7 +187,30 @@ def test_a_strict_job_ends_at_the_batch_with_an_item_of_no_use() -> None:
     assert [len(next(batches).usable) for _ in range(2)] == [2, 2]
     with pytest.raises(InputError, match="number 5: 5 is a multiple of five"):
         next(batches)
-
-
-def test_no_batches_give_no_batches() -> None:
     assert list(encoded(Numbers(), iter([]))) == []
+
+
+def test_the_time_of_a_stage_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0.0, 2.0, 5.0, 6.25])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    seconds = StageSeconds()
+    for _ in range(2):
+        with seconds.measure("encode"):
+            pass
+    assert seconds.seconds == {"encode": 3.25}
+    assert seconds.notes() == {"encode_s": 3.2}
+
+
+def test_waiting_is_shared_out_by_what_the_threads_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0.0, 2.0, 2.0, 3.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    seconds, threads = StageSeconds(), StageSeconds()
+    threads.add("read", 1.0)
+    threads.add("decode", 3.0)
+    with seconds.waiting_for(threads):
+        pass
+    assert seconds.seconds == {"read": 0.5, "decode": 1.5}
+    threads.add("read", 2.0)  # now as much as decoding
+    with seconds.waiting_for(threads):
+        pass
+    assert seconds.seconds == {"read": 1.0, "decode": 2.0}

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.milvus import EngineQuery, FoundItem, read_generation
 from aladin_index.engines.push import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.milvus import read_generation
 from aladin_index.engines.push import PushReport

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_network.checkpoint_files import read_model_id
 
 MakeItems = Callable[..., ItemBatch]

@@ -13,8 +13,8 @@ import pytest
 
 import aladin_index.generations.compact as compact_module
 from aladin_index.changes.database import changes_database, changes_folder
-from aladin_index.changes.encoded import ItemBatch, PackedBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch, PackedBatch
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import generation_folder, live_generation, published_generations
 from aladin_index.format.manifest import read_manifest

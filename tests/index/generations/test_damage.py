@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from aladin_index.building.builder import build_index
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.encode.source_items import TextItem
 from aladin_index.exchange.exporter import export_index
 from aladin_index.format.layout import generation_folder

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from aladin_index.building.builder import build_index
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import generation_folder, published_generations
 from aladin_index.format.manifest import read_manifest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aladin_index.changes.database import changes_folder
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.format.layout import (
     PUBLISHING,
     generation_folder,

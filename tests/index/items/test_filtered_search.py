@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.searcher import TwoStageSearcher
@@ -17,7 +17,7 @@ from aladin_network.scoring.encoding import Encoding
 from tests.index.searching import run_search
 from tests.index.written import write_index
 
-COUNT, DIM, TOKEN_DIM, QUERIES = 3000, 16, 8, 5
+COUNT, DIM, TOKEN_DIM, QUERIES = 3000, 16, 8, 3
 FACTORIES = ["exact", "HNSW16,Flat", "IVF32,SQ8"]
 
 
@@ -133,8 +133,8 @@ def test_pages_of_a_filtered_search_neither_repeat_nor_skip(
     options: dict[str, Any] = {"candidates": 30, "rerank": rerank, "filter": spec}
     pages: list[int] = []
     for offset in range(0, 150, 25):
-        pages += collection.search(3, k=25, offset=offset, **options)
-    assert pages == collection.search(3, k=150, **options)
+        pages += collection.search(2, k=25, offset=offset, **options)
+    assert pages == collection.search(2, k=150, **options)
     assert len(pages) == len(set(pages)) == min(150, len(passing))
     assert set(pages) <= set(passing)
     if rerank and len(passing) <= 30:

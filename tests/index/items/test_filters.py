@@ -48,26 +48,21 @@ def test_every_form_is_read() -> None:
             {"a": {"like": "b"}},
             "'a': expected one of eq, ne, in, nin, gt, gte, lt, lte, exists, got 'like'",
         ),
-        ({"a": {"gt": [1]}}, "'a': expected text, number or bool, got list"),
         ({"a": {"gt": True}}, "'a': gt takes a number or a text"),
         ({"a": math.nan}, "'a': expected a finite number"),
         ({"a": 10**400}, "'a': expected a finite number"),
         ({"a": "\ud800"}, "not valid Unicode"),
         ({"\ud800": 1}, "not valid Unicode"),
         ({"a": {"in": "b"}}, "'a': in takes a list of values"),
-        ({"a": {"nin": 3}}, "'a': nin takes a list of values"),
         ({"a": {"in": []}}, "'a': expected at least one value"),
         ({"a": {"exists": 1}}, "'a': exists takes true or false"),
-        ({"a": {"eq": [1]}}, "'a': expected text, number or bool, got list"),
         ({"and": []}, "'and': expected at least one value"),
         ({"$and": []}, "'$and': expected a list of at least one filter"),
         ({"$or": {"a": 1}}, "'$or': expected a list of at least one filter"),
         ({"or": [{"a": 1}, 2]}, "'or': expected an object of tests, got int"),
         ({"or": [{"a": 1}, {}]}, "'or': expected at least one test, got {}"),
         ({"$not": [{"a": 1}]}, "'$not': expected an object of tests, got list"),
-        ({"not": {}}, "'not': expected at least one test, got {}"),
         ({"not": {"gte": 3}}, "'not': write \"$not\" for the opposite"),
-        ({"$nor": [{"a": 1}]}, "'$nor': expected text, number or bool, got dict"),
     ],
 )
 def test_any_other_form_is_refused_by_field(spec: dict[str, object], message: str) -> None:
@@ -97,12 +92,6 @@ def test_equivalent_filters_parse_alike(spec: dict[str, object], same: dict[str,
     assert hash(parse_filter(spec)) == hash(parse_filter(same))
 
 
-def test_a_filter_is_no_other_s() -> None:
-    parts = [{"a": 1}, {"b": 1}]
-    specs = [{"and": parts}, {"or": parts}, {"not": {"or": parts}}, {"a": 1}, {"a": True}]
-    assert len({parse_filter(spec) for spec in specs}) == len(specs)
-
-
 def test_fields_may_have_an_operator_s_name() -> None:
     one = (Scalar("number", 1),)
     for name in ("and", "or", "not", "in", "$gte", "$year"):
@@ -118,6 +107,10 @@ def test_a_filter_is_only_so_large() -> None:
     parse_filter(nested(MAX_DEPTH))
     with pytest.raises(InputError, match="filter 'not': expected at most 16 levels"):
         parse_filter(nested(MAX_DEPTH + 1))
+    endless: dict[str, object] = {}
+    endless["and"] = [endless]
+    with pytest.raises(InputError, match="at most 16 levels"):
+        parse_filter(endless)
     parse_filter({"or": [{"a": number} for number in range(MAX_TESTS)]})
     with pytest.raises(InputError, match="filter field 'a': expected at most 100 tests"):
         parse_filter({"or": [{"a": number} for number in range(MAX_TESTS + 1)]})
@@ -125,10 +118,3 @@ def test_a_filter_is_only_so_large() -> None:
     parse_filter({"a": half, "b": {"nin": half}})
     with pytest.raises(InputError, match="filter field 'b': expected at most 1000 values"):
         parse_filter({"a": half, "b": {"nin": [*half, -1]}})
-
-
-def test_a_tree_without_end_is_refused_like_any_that_is_too_deep() -> None:
-    endless: dict[str, object] = {}
-    endless["and"] = [endless]
-    with pytest.raises(InputError, match="at most 16 levels"):
-        parse_filter(endless)

@@ -63,9 +63,7 @@ def test_rows_of_frequent_words_are_not_copied_and_those_of_others_stay_as_they_
     assert index.find(["all", "w0"], 12, most=12) == [[*range(12)], [0, 3, 6, 9]]
     assert first == [None, [0, 3], [1, 4], []]
     assert index.find(["all", "w0"], 2, most=2) == [[0, 1], [0]]  # as few in a snapshot
-
-
-def test_removed_rows_do_not_count() -> None:
+    # Removed rows do not count.
     index = WordIndex(lambda rows: [item(row, f"all w{row % 3}") for row in rows])
     gone = BitMap([0, 1, 2, 3, 9])
     found = index.find(["all", "w0", "w1", "none"], 9, 3, gone)

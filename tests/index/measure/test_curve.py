@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.curve import ListedOrders, candidate_curve, listed_rank
 from aladin_index.measure.curve_points import CandidateCurve

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.generations.reader import open_index
 from aladin_index.search import file_collection
 from aladin_index.search.searcher import TwoStageSearcher

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search import file_collection, plan
 from aladin_index.search.results import SearchAnswer

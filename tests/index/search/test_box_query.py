@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import PushSettings, push_index

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.box_query import (
     LazyEmbedder,

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import aladin_index.items.field_tables as field_tables
-from aladin_index.changes.encoded import ItemBatch
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.engines.engine_index import EngineCollection
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.field_tables import FieldValues

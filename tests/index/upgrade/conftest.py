@@ -1,10 +1,7 @@
-"""A second network with other sizes, an index to be upgraded to it, and upgrades cut short."""
+"""Upgrades that are cut short."""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,25 +15,6 @@ SETTINGS = BuildSettings(batch_size=3, shard_items=6)
 
 class CutShortError(Exception):
     """An upgrade ends as if it were killed."""
-
-
-@pytest.fixture
-def same_weights(new_checkpoint: Path, tmp_path: Path) -> Path:
-    """The new model with another fusion."""
-    folder = Path(shutil.copytree(new_checkpoint, tmp_path / "same weights"))
-    config = json.loads((folder / "config.json").read_text())
-    config["fusion"]["text_to_image"]["weight"] = 0.125
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
-Begin = Callable[[Path, int], None]
-
-
-@pytest.fixture
-def begin(new_checkpoint: Path) -> Begin:
-    """Return a function that begins an upgrade and ends it after so many shards."""
-    return lambda root, count: begin_upgrade(root, new_checkpoint, count)
 
 
 def begin_upgrade(
@@ -53,7 +31,6 @@ def begin_upgrade(
         left -= 1
         return write(*arguments)  # type: ignore[arg-type]
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CutShortError):
         patch.setattr(shards, "write_shard", counted)
-        with pytest.raises(CutShortError):
-            upgrade_index(root, checkpoint, settings)
+        upgrade_index(root, checkpoint, settings)

@@ -14,8 +14,8 @@ import pytest
 from fastapi import FastAPI
 from PIL import Image
 
+from aladin_index.changes.item_changer import TimedAddReport
 from aladin_index.changes.writer import AddReport, DeleteReport
-from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.search.results import TookMs
 from aladin_network.errors import UnknownItemError
 from aladin_service.api_key import Scope

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from aladin_index.building import builder
 from aladin_index.building.builder import build_index
 from aladin_index.changes.database import changes_database
+from aladin_index.changes.item_changer import add_items
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import add_items
 from aladin_index.encode.item_encoders import PhotoEncoder
 from aladin_index.encode.source_items import Prepared, TextItem
 from aladin_index.format.skipped import read_follow_record

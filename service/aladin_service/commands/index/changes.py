@@ -77,7 +77,7 @@ def add(
     command again with --on-duplicate skip. With --on-duplicate error the source is read twice: all
     ids are checked before the first item is added.
     """
-    from aladin_index.encode.item_changer import add_items, check_new
+    from aladin_index.changes.item_changer import add_items, check_new
     from aladin_index.open import live_model, open_writer
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference

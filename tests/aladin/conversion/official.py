@@ -10,7 +10,7 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,7 +202,7 @@ class Official:
         return matching, alignment
 
 
-def official() -> Official:
+def make_official() -> Official:
     """Return a small random checkpoint with every name that the real ones have."""
     generator = torch.Generator().manual_seed(11)
 
@@ -326,30 +326,6 @@ def named(
         assert complaint(rest) == f"file: missing tensors: {name}"
         assert complaint(wrong) == f"file: missing tensors: {name}; {unknown}"
         assert complaint({**rest, name: value[:-1]}).startswith(f"file: tensor {name}: expected sh")
-
-
-@pytest.fixture(scope="session")
-def check_named() -> Callable[..., None]:
-    """Checks the errors of `map_tensors` on every tensor of a checkpoint."""
-    return named
-
-
-@pytest.fixture(scope="session")
-def make_official() -> Callable[[], Official]:
-    """Makes `official` checkpoints, each with tensors of its own."""
-    return official
-
-
-@pytest.fixture
-def images() -> list[Photo]:
-    """The photos of the tests."""
-    return photos()
-
-
-@pytest.fixture
-def captions() -> list[str]:
-    """The captions of the tests."""
-    return list(CAPTIONS)
 
 
 def _pieces(word: str, vocabulary: list[str]) -> list[str]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-import pytest
 
 from aladin_network.calibration.fit import AskedQuery
 from aladin_network.calibration.judging import CandidateScores
 
 
-def drawn_queries(
+def draw_queries(
     photos: int, items: int = 30, seed: int = 0, gain: float = 0.15
 ) -> list[AskedQuery]:
     """One query a photo with one right answer, whose scores are `gain` above the others'."""
@@ -31,9 +28,3 @@ def drawn_queries(
         )
         asked.append(AskedQuery(photo, scores.take(order), right[order]))
     return asked
-
-
-@pytest.fixture(scope="session")
-def draw_queries() -> Callable[..., list[AskedQuery]]:
-    """`drawn_queries`."""
-    return drawn_queries

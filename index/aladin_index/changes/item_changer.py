@@ -98,7 +98,6 @@ class ItemChanger:
         metadata: MetadataLimits = DEFAULT_METADATA_LIMITS,
         max_text_chars: int | None = None,
     ) -> None:
-        """Change an index."""
         self._writer = writer
         self._model = model
         self._images = images

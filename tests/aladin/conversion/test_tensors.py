@@ -1,10 +1,23 @@
+"""Other people's files of tensors: what is read of them, and which tensors are taken."""
+
 from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from aladin_network.conversion.tensors import Left, MappedTensors, Rename, map_tensors
+from aladin_network.conversion.tensors import (
+    Left,
+    MappedTensors,
+    Rename,
+    map_tensors,
+    named_tensors,
+    read_torch_file,
+)
 from aladin_network.errors import CheckpointError
 
 RENAMES = [
@@ -96,3 +109,81 @@ def test_half_precision_becomes_float32() -> None:
     weight = mapped(net__layer0__weight=half).weights["body.0.weight"]
     assert weight.dtype == torch.float32
     assert torch.equal(weight, half.float())
+
+
+class Command:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (f"touch {self.marker}",)
+
+
+@pytest.fixture(params=[True, False], ids=["today's format", "before torch 1.6"])
+def zipped(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+def save(saved: object, folder: Path, zipped: bool) -> Path:
+    torch.save(saved, folder / "file", _use_new_zipfile_serialization=zipped)
+    return folder / "file"
+
+
+def test_tensors_plain_values_and_classes_said_to_be_harmless_are_read(
+    tmp_path: Path, zipped: bool
+) -> None:
+    options = argparse.Namespace(lengths=[50, 34], device=torch.device("cpu"))
+    saved = {"model": {"weight": torch.arange(6.0).view(2, 3)}, "epoch": 3, "opt": options}
+    file = save(saved, tmp_path, zipped)
+    read = read_torch_file(file, harmless=[argparse.Namespace])
+    assert isinstance(read, dict)
+    assert torch.equal(read["model"]["weight"], saved["model"]["weight"])
+    assert (read["epoch"], read["opt"]) == (3, options)
+    with pytest.raises(CheckpointError, match=r"refused: it holds argparse\.Namespace"):
+        read_torch_file(file)
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["plain", "in an allowed object"])
+def test_a_file_that_would_run_a_command_is_refused(
+    tmp_path: Path, zipped: bool, hidden: bool
+) -> None:
+    marker = tmp_path / "ran"
+    evil: object = Command(marker)
+    saved = {"weight": torch.zeros(2), "opt": argparse.Namespace(x=evil) if hidden else evil}
+    with pytest.raises(CheckpointError, match=r"file: refused: it holds posix\.system"):
+        read_torch_file(save(saved, tmp_path, zipped), harmless=[argparse.Namespace])
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b"hello world", b"PK\x03\x04", b"\x80\x02.", 0.1, 0.5, 0.9]
+)
+def test_a_file_that_is_no_checkpoint_or_is_cut_short_is_refused_in_one_line(
+    tmp_path: Path, zipped: bool, content: bytes | float | None
+) -> None:
+    file = save({"w": torch.zeros(500)}, tmp_path, zipped)
+    whole = file.read_bytes()
+    if content is None:
+        file.unlink()
+    else:
+        cut = whole[: int(content * len(whole))] if isinstance(content, float) else content
+        file.write_bytes(cut)
+    with pytest.raises(CheckpointError, match=r"^\S+/file: .+") as caught:
+        read_torch_file(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ([torch.zeros(1)], "found list"),
+        ({}, "found none"),
+        ({"a": 3}, "'a' is a int"),
+        ({1: torch.zeros(1)}, "1 is a Tensor"),
+    ],
+)
+def test_anything_but_a_state_dict_is_refused(value: object, complaint: str) -> None:
+    with pytest.raises(CheckpointError, match=f"here: expected tensors by name, {complaint}"):
+        named_tensors(value, "here")
