@@ -62,7 +62,7 @@ from benchmarks.lib.small_collection import (
     write_photos,
 )
 
-_QUICK_KILLS = 4
+_QUICK_KILLS = 2
 _PHOTOS, _QUICK_PHOTOS = 96, 32  # and half as many texts
 _SETTINGS = BuildSettings(
     ann="HNSW16,Flat", token_dtype="4bit", shard_items=16, batch_size=8, readers=2
