@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.checkpoint_files import Checkpoint, read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.encoders.base import ImageBatch, TextBatch
-from aladin_network.encoders.pixels import CellLayout
 from aladin_network.errors import AladinError, CheckpointError, ConfigError, missing_package
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
@@ -110,38 +109,30 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
         raise ConfigError(missing_package("the export of graphs", missing[0], "cpu"))
     loaded = load_checkpoint(checkpoint)
     model = loaded.model
-    cells = _cells_of(model)
+    encoder = model.image.encoder
+    if (cells := encoder.cells) is None:
+        name, reason = encoder.config.name, encoder.no_graph
+        raise ConfigError(f"a network of the image encoder {name} has no graph form: {reason}")
     with atomic_folder(checkpoint / GRAPHS) as partial:
         for modality, samples in _samples(model).items():
             path = partial / f"{modality}.onnx"
             encode = model.encode_images if modality == "image" else model.encode_texts
-            expected = [_run(encode, sample) for sample in samples]
+            with torch.no_grad():
+                expected = [cast(Any, encode)(sample) for sample in samples]
             _export(model, modality, samples[0], path)
             graph = Graph(path, torch.get_num_threads())
             for sample, encoding in zip(samples, expected, strict=True):
                 _compare(modality, graph.run(_named_inputs(sample)), encoding)
-        manifest = _manifest(loaded, cells, partial)
+        manifest = GraphManifest(
+            schema_version=SCHEMA_VERSION,
+            model_id=loaded.model_id,
+            image=cells,
+            text_dim=model.text.encoder.dim,
+            versions={name: version(name) for name in ("torch", *_EXPORTERS)},
+            files=describe_graphs(partial),
+        )
         write_manifest(partial, manifest)
     return manifest
-
-
-def _cells_of(model: AladinModel) -> CellLayout:
-    encoder = model.image.encoder
-    if encoder.cells is None:
-        name, reason = encoder.config.name, encoder.no_graph
-        raise ConfigError(f"a network of the image encoder {name} has no graph form: {reason}")
-    return encoder.cells
-
-
-def _manifest(loaded: Checkpoint[AladinModel], cells: CellLayout, folder: Path) -> GraphManifest:
-    return GraphManifest(
-        schema_version=SCHEMA_VERSION,
-        model_id=loaded.model_id,
-        image=cells,
-        text_dim=loaded.model.text.encoder.dim,
-        versions={name: version(name) for name in ("torch", *_EXPORTERS)},
-        files=describe_graphs(folder),
-    )
 
 
 def _samples(model: AladinModel) -> dict[Modality, list[ImageBatch | TextBatch]]:
@@ -165,11 +156,6 @@ def _samples(model: AladinModel) -> dict[Modality, list[ImageBatch | TextBatch]]
             text.preprocess(_TEXTS, truncate=True),
         ],
     }
-
-
-def _run(encode: Callable[[Any], EncodedBatch], batch: object) -> EncodedBatch:
-    with torch.no_grad():
-        return encode(batch)
 
 
 class _Encode(nn.Module):
