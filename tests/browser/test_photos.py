@@ -22,7 +22,7 @@ from aladin_training.demo.scenes import draw_data_set
 from benchmarks.service.search_page import SearchPage
 
 ROOT = Path(__file__).parents[2]
-_PHOTOS = 300
+_PHOTOS = 200
 _PATIENCE_S = 300.0
 
 
@@ -53,35 +53,21 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return script
 
 
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of drawn photos without captions."""
-    folder = tmp_path_factory.mktemp("drawn")
-    draw_data_set(folder, scenes=_PHOTOS, val_scenes=1, test_scenes=1, size_px=160)
-    return folder / "images"
-
-
 @contextmanager
 def started(
     command: Path, photos: Path, model: Path, home: Path
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run the command as a user with an empty home, and yield it with its address."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("ALADIN_", "XDG_", "PYTHON"))
-    }
+    own = ("ALADIN_", "XDG_", "PYTHON")
+    environment = {name: each for name, each in os.environ.items() if not name.startswith(own)}
+    environment |= {"HOME": str(home), "OMP_NUM_THREADS": "1"}
     words = [command, "photos", photos, "--model", model, "--no-browser"]
-    with (home / "messages.txt").open("w") as messages:
-        running = subprocess.Popen(
-            words,
-            stdout=subprocess.PIPE,
-            stderr=messages,
-            text=True,
-            cwd=home,
-            env=environment | {"HOME": str(home), "OMP_NUM_THREADS": "1"},
-        )
-    with running:
+    with (
+        (home / "messages.txt").open("w") as messages,
+        subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=messages, text=True, cwd=home, env=environment
+        ) as running,
+    ):
         try:
             assert running.stdout is not None
             address = running.stdout.readline().strip()
@@ -101,8 +87,10 @@ def count(address: str) -> int:
 
 @pytest.mark.browser
 def test_from_the_wheel_to_a_search_in_the_page(
-    command: Path, photos: Path, clip_folder: Path, browser: Browser, tmp_path: Path
+    command: Path, clip_folder: Path, browser: Browser, tmp_path: Path
 ) -> None:
+    draw_data_set(tmp_path / "drawn", scenes=_PHOTOS, val_scenes=1, test_scenes=1, size_px=160)
+    photos = tmp_path / "drawn" / "images"
     total = len(list(photos.iterdir()))
     with started(command, photos, clip_folder, tmp_path) as (running, address):
         context = browser.new_context()
@@ -127,10 +115,8 @@ def test_from_the_wheel_to_a_search_in_the_page(
         expect(page.page.locator("#option-rerank")).to_be_hidden()
         assert page.complaints.made == []
         context.close()
-        began = time.monotonic()
         running.send_signal(signal.SIGINT)
         assert running.wait(20) == 0
-        assert time.monotonic() - began < 20
     assert (tmp_path / ".local/share/aladin-search/libraries").is_dir()
     with started(command, photos, clip_folder, tmp_path) as (_, address):
         assert count(address) == total  # nothing was lost, and it is served at once

@@ -68,13 +68,7 @@ class WorkerSettings:
 
 @dataclass
 class _Worker:
-    """A worker that was requested.
-
-    Attributes:
-        actor: Ray's handle of it.
-        asked_s: Time of the request, by `time.monotonic`.
-        host: Name of the worker's machine; empty until it has started.
-    """
+    """A worker that was requested; its host is empty until it has started."""
 
     actor: Any
     asked_s: float

@@ -63,12 +63,7 @@ class WorkerRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerFacts:
-    """Facts that a worker reports once it can encode.
-
-    Attributes:
-        host: Name of the worker's machine.
-        versions: Versions of the packages that affect encodings, by name.
-    """
+    """What a worker reports once it can encode: its machine, and versions that affect encodings."""
 
     host: str
     versions: dict[str, str]
@@ -76,13 +71,7 @@ class WorkerFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardOrder:
-    """A shard to encode.
-
-    Attributes:
-        target: Collection that the shard belongs to.
-        rows: Rows of its items in the build's input.
-        items: Items of the shard.
-    """
+    """A shard to encode: its items, and their rows in the build's input."""
 
     target: Target
     rows: range
@@ -91,13 +80,9 @@ class ShardOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedShard:
-    """A shard that was encoded on a node.
+    """A shard that was encoded on a node: bytes of its files by name, and seconds by stage.
 
-    Attributes:
-        host: Name of the machine that encoded the shard.
-        files: Bytes of the shard's files by name, see `aladin_index.building.shards.shard_files`.
-        unreadable: Files of skipped photos that this machine cannot read.
-        seconds: Seconds by stage.
+    `unreadable` are the files of skipped photos that the node cannot read.
     """
 
     host: str

@@ -74,16 +74,7 @@ def number(value: float) -> str:
 
 
 class _Chip(NamedTuple):
-    """A piece of the text that is not broken across lines.
-
-    Attributes:
-        lines: Word, score, and letter with share; only the text where there is no evidence.
-        width_px: Width of its box.
-        gap_px: Distance from the one before.
-        fill: Colour of its box, or None for a piece without evidence.
-        outline: Colour of the outline.
-        dashed: Whether the word contradicts the photo.
-    """
+    """A piece of the text that is not broken across lines; no fill: without evidence."""
 
     lines: tuple[str, ...]
     width_px: float

@@ -42,11 +42,7 @@ SCHEMA_VERSION = 1
 
 
 class LibraryInUseError(ConfigError):
-    """Another process serves the library.
-
-    Attributes:
-        address: Address of its page, or None if it does not listen yet.
-    """
+    """Another process serves the library at `address`, or does not listen yet (None)."""
 
     def __init__(self, name: str, address: str | None) -> None:
         """Describe the library by its name."""
@@ -57,11 +53,7 @@ class LibraryInUseError(ConfigError):
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryPlace:
-    """The folder of a library, which can be claimed and removed whatever its description says.
-
-    Attributes:
-        place: Folder of the library; may not exist yet.
-    """
+    """The folder of a library, which can be claimed and removed whatever its description says."""
 
     place: Path
 
@@ -165,11 +157,7 @@ class FollowedFolders:
 
 @dataclass(frozen=True, kw_only=True)
 class Library(LibraryPlace, FollowedFolders):
-    """The index of some folders of photos by one model.
-
-    Attributes:
-        model: Model as the user named it; an absolute path if it is a folder.
-    """
+    """The index of some folders of photos by a model as the user named it, absolute if a folder."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 

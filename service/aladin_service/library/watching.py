@@ -275,14 +275,13 @@ def _is_watch_limit(error: Exception) -> bool:
     return any(text in str(error) for text in _WATCH_LIMITS)
 
 
-def is_remote(folder: Path, mounts: Iterable[str] | None = None) -> bool:
+def is_remote(folder: Path) -> bool:
     """Whether a folder is on a file system of a network, or shared with a host."""
-    if mounts is None:
-        try:
-            # Names may have any bytes, even the line separators of Unicode.
-            mounts = os.fsdecode(_MOUNTS.read_bytes()).split("\n")[:-1]
-        except OSError:
-            return False
+    try:
+        # Names may have any bytes, even the line separators of Unicode.
+        mounts = os.fsdecode(_MOUNTS.read_bytes()).split("\n")[:-1]
+    except OSError:
+        return False
     place = Path(os.path.realpath(folder))
     longest, kind = -1, ""
     for line in mounts:

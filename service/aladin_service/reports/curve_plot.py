@@ -51,12 +51,7 @@ _STYLES: dict[Rule, _Style] = {
 
 
 class _Measure(NamedTuple):
-    """A row of the figure.
-
-    Attributes:
-        title: Title of the row.
-        direction: Direction whose R@1 is plotted, or None for the rsum of both.
-    """
+    """A row of the figure: R@1 of a direction, or the rsum of both where it is None."""
 
     title: str
     direction: Direction | None

@@ -42,18 +42,9 @@ _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """How the generations of an index are opened, and what its changes may contain.
+    """How generations are opened, and what changes of them may contain; see `WorkerPlan`.
 
-    Attributes:
-        limits: Limits on a query or a new item.
-        device: Device of the network and of the searches, or None for the CPU.
-        warm: Whether to read the files of each generation into memory when it is opened.
-        fallback: Generation to serve if the live one is refused, or None.
-        detector: Finds the regions of added photos, for models that read regions.
-        access: Access to the vector database.
-        crashing: Generations that are refused without being opened, because they crashed other
-            processes, with the reason for each.
-        photos_root: Folder outside of which no photo is served, or None.
+    `fallback` is served if the live generation is refused; `crashing` ones are refused unopened.
     """
 
     limits: QueryLimits = field(default_factory=QueryLimits)
@@ -296,18 +287,15 @@ class LiveIndex:
             raise IndexCorruptError(folder, self._crashing[attempt])
         self._on_attempt(attempt)
         try:
-            return self._open_without_report(source, generation)
+            index = self._open_by_network(source, generation)
+            try:
+                self._warm_up(index)
+            except BaseException:
+                index.close()
+                raise
+            return index
         finally:
             self._on_attempt(None)
-
-    def _open_without_report(self, source: IndexSource, generation: int | None) -> SearchBackend:
-        index = self._open_by_network(source, generation)
-        try:
-            self._warm_up(index)
-        except BaseException:
-            index.close()
-            raise
-        return index
 
     def _open_by_network(self, source: IndexSource, generation: int | None) -> SearchBackend:
         if self._checkpoint is not None:

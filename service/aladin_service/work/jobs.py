@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from aladin_index.changes.item_changer import TimedAddReport
 from aladin_index.changes.writer import DeleteReport
@@ -42,7 +42,21 @@ from aladin_service.search.job import (
 )
 from aladin_service.work.worker import Job, JobQueueName, Worker
 
+T = TypeVar("T")
+
 _DIGITS = 12  # of a model's public name
+
+
+class _PictureJob(Job[T]):
+    @property
+    def queue(self) -> JobQueueName:
+        return "picture"
+
+
+class _ChangeJob(Job[T]):
+    @property
+    def queue(self) -> JobQueueName:
+        return "write"
 
 
 @dataclass(frozen=True)
@@ -65,43 +79,30 @@ class GetItem(Job[StoredItem]):
 
 
 @dataclass(frozen=True)
-class AddItems(Job[TimedAddReport]):
+class AddItems(_ChangeJob[TimedAddReport]):
     """Add items in one step."""
 
     target: Target
     items: tuple[SourceItem, ...]
     on_duplicate: OnDuplicate
 
-    @property
-    def queue(self) -> JobQueueName:
-        return "write"
-
     def run(self, worker: Worker) -> TimedAddReport:
         return worker.change(lambda each: each.add(self.target, self.items, self.on_duplicate))
 
 
 @dataclass(frozen=True)
-class DeleteItem(Job[DeleteReport]):
+class DeleteItem(_ChangeJob[DeleteReport]):
     """Delete one item."""
 
     target: Target
     item_id: str
-
-    @property
-    def queue(self) -> JobQueueName:
-        return "write"
 
     def run(self, worker: Worker) -> DeleteReport:
         return worker.change(lambda each: each.delete(self.target, self.item_id))
 
 
 class PhotoRead(NamedTuple):
-    """An item's photo.
-
-    Attributes:
-        version: Version of the photo, which changes with the photo.
-        photo: Bytes of the photo, or None for a client that holds this version.
-    """
+    """An item's photo and its version; no photo for a client that holds this version."""
 
     version: str
     photo: PhotoBytes | None
@@ -109,13 +110,7 @@ class PhotoRead(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadPhoto(Job[PhotoRead]):
-    """Read an item's photo.
-
-    Attributes:
-        item_id: ID of an image.
-        size_px: Longest side, or None for the original size.
-        known: Versions that the client holds.
-    """
+    """Read an item's photo, of full size without `size_px`; `known`: versions of the client."""
 
     item_id: str
     size_px: int | None
@@ -155,34 +150,19 @@ class ReadPhoto(Job[PhotoRead]):
 
 
 class DrawnEvidence(NamedTuple):
-    """A drawing of evidence.
-
-    Attributes:
-        version: Version of the drawing, which changes with the drawing.
-        png: PNG file, or None for a client that holds this version.
-    """
+    """A drawing as a PNG file, and its version; no file for a client that holds this version."""
 
     version: str
     png: bytes | None
 
 
 @dataclass(frozen=True)
-class DrawEvidence(Job[DrawnEvidence]):
-    """Draw the evidence for a text and a photo.
-
-    Attributes:
-        query: Text or photo that asks.
-        item_id: Id of the indexed photo or text that it is compared with.
-        known: Versions that the client holds.
-    """
+class DrawEvidence(_PictureJob[DrawnEvidence]):
+    """Draw the evidence for a query and an item; `known`: versions that the client holds."""
 
     query: PlainQuery
     item_id: str
     known: frozenset[str] = frozenset()
-
-    @property
-    def queue(self) -> JobQueueName:
-        return "picture"
 
     def run(self, worker: Worker) -> DrawnEvidence:
         searcher = worker.searcher()
@@ -196,15 +176,7 @@ class DrawEvidence(Job[DrawnEvidence]):
 
 @dataclass(frozen=True)
 class ListItems(Job[tuple[ListedPage, int]]):
-    """List items in an order.
-
-    Attributes:
-        target: Images or texts.
-        filter: Filter that the items pass, or None.
-        order: Order of the items.
-        after_id: Id of the item after which the page begins, or None.
-        count: Maximum number of items.
-    """
+    """List items in an order."""
 
     target: Target
     filter: Filter | None
@@ -228,20 +200,11 @@ class ListFields(Job[Mapping[Target, dict[str, list[FieldValues]]]]):
 
 
 @dataclass(frozen=True)
-class MapEvidence(Job[WordMapsAnswer]):
-    """Compare each word of a text, or each region in a box, with each region of a photo.
-
-    Attributes:
-        query: Text or photo that asks.
-        item_id: Id of the indexed photo or text that it is compared with.
-    """
+class MapEvidence(_PictureJob[WordMapsAnswer]):
+    """Compare each word of a text, or each region in a box, with each region of a photo."""
 
     query: PlainQuery
     item_id: str
-
-    @property
-    def queue(self) -> JobQueueName:
-        return "picture"
 
     def run(self, worker: Worker) -> WordMapsAnswer:
         searcher = worker.searcher()
@@ -255,15 +218,7 @@ def model_name(model_id: str) -> str:
 
 
 class ModelFacts(NamedTuple):
-    """The model of the live index.
-
-    Attributes:
-        name: Public name.
-        created_s: When the index received it, in seconds since 1970.
-        dimensions: Size of an embedding.
-        token_dimensions: Size of a token.
-        max_tokens: Maximum number of tokens of a text, special ones included.
-    """
+    """The model of the live index; `created_s`: when the index received it, since 1970."""
 
     name: str
     created_s: int
@@ -290,22 +245,15 @@ class DescribeModel(Job[ModelFacts]):
 
 
 @dataclass(frozen=True)
-class CountPixels(Job[int]):
-    """Count the pixels of photos, from their headers; one that is no photo has none.
+class CountPixels(_PictureJob[int]):
+    """Count the pixels of photos, from their headers, up to `most`.
 
-    Attributes:
-        photos: Photos, undecoded and untrusted.
-        most: Number of pixels from which on the rest is not counted.
-        needed: Sources of the photos without which there is no answer.
+    One that is no photo has none; if its source is needed, it is an error.
     """
 
     photos: tuple[PhotoQuery, ...]
     most: int
     needed: tuple[str, ...] = ()
-
-    @property
-    def queue(self) -> JobQueueName:
-        return "picture"
 
     def run(self, worker: Worker) -> int:
         pixels = 0
@@ -322,15 +270,7 @@ class CountPixels(Job[int]):
 
 
 class ScoredDocuments(NamedTuple):
-    """Scores of the documents of a request.
-
-    Attributes:
-        scores: Score of each document, in their order, or None where there is no such item.
-        model: Public name of the model.
-        generation: Generation of the index.
-        query_tokens: Number of tokens of the query: those of the tokenizer, or the regions of a
-            photo.
-    """
+    """Scores of the documents of a request in their order; None where there is no such item."""
 
     scores: list[DocumentScore | None]
     model: str
@@ -339,20 +279,11 @@ class ScoredDocuments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ScoreDocuments(Job[ScoredDocuments | None]):
-    """Score documents for a query.
-
-    Attributes:
-        query: Query.
-        documents: Encoded documents, and ids of items.
-    """
+class ScoreDocuments(_PictureJob[ScoredDocuments | None]):
+    """Score encoded documents, and items by their ids, for a query."""
 
     query: TextQuery | PhotoQuery | ItemQuery
     documents: tuple[EncodedDocument | str, ...]
-
-    @property
-    def queue(self) -> JobQueueName:
-        return "picture"
 
     def run(self, worker: Worker) -> ScoredDocuments | None:
         searcher = worker.searcher()

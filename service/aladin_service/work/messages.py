@@ -75,13 +75,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class Done:
-    """From the worker: it has finished a batch or a job.
-
-    Attributes:
-        number: Number of the batch or the job.
-        result: Result of `Worker.do`.
-        error: Error of a job, or of the queries of a batch that have no answer.
-    """
+    """From the worker: the result of `Worker.do`, or the error of a job or of a whole batch."""
 
     number: int
     result: Any = None

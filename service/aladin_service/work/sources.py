@@ -132,7 +132,6 @@ class FilesSource:
         return state.st_dev, state.st_ino, state.st_ctime_ns
 
     def live_number(self) -> int | None:
-        """Read the number of the live generation."""
         try:
             return live_generation(self.path)
         except AladinError:
@@ -144,7 +143,6 @@ class FilesSource:
     def open(
         self, checkpoint: Checkpoint | None = None, generation: int | None = None
     ) -> SearchIndex:
-        """Open a generation; see `IndexSource.open`."""
         index = open_index(
             self.path, checkpoint=checkpoint, device=self._device, generation=generation
         )
@@ -158,7 +156,6 @@ class FilesSource:
         return index
 
     def writer(self, model_id: str) -> ChangesWriter:
-        """Return the object that changes the index."""
         return ChangesWriter(self.path, model_id)
 
     def close(self) -> None:
@@ -195,7 +192,6 @@ class EngineSource:
         self._thread: threading.Thread | None = None
 
     def start(self, on_poll: Callable[[], None]) -> None:
-        """Poll once, then regularly on a thread of its own, even if the first poll is refused."""
         if self._thread is not None:
             return
         self._thread = threading.Thread(
@@ -207,21 +203,17 @@ class EngineSource:
             self._thread.start()
 
     def published(self) -> int | None:
-        """Return the live generation, as of the last successful poll."""
         return self._live
 
     def live_number(self) -> int | None:
-        """Return the live generation, as of the last successful poll."""
         return self._live
 
     def unavailable(self) -> EngineUnavailableError | None:
-        """Return why calls are rejected, or None if they are permitted."""
         return self._circuit.refusal()
 
     def open(
         self, checkpoint: Checkpoint | None = None, generation: int | None = None
     ) -> EngineIndex:
-        """Open a generation and search it once; see `IndexSource.open`."""
         self._circuit.check()
         number = self._live if generation is None else generation
         if number is None or self._ends.is_set():
@@ -234,11 +226,9 @@ class EngineSource:
         return index
 
     def writer(self, model_id: str) -> EngineWriter:
-        """Return a writer that changes the index."""
         return EngineWriter(self.path, self._guarded, model_id)
 
     def close(self) -> None:
-        """Stop the thread and close the connection."""
         self._ends.set()
         if self._thread is not None:
             self._thread.join(_END_S)
@@ -258,7 +248,6 @@ class EngineSource:
                 _LOG.exception("polling the vector database failed")
 
     def poll(self) -> None:
-        """Find out whether the vector database responds, and which generation is live."""
         try:
             self._client.check_health()
             live = self._client.live_generation()
@@ -293,14 +282,7 @@ def _search_once(client: EngineClient, manifest: Manifest) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineAccess:
-    """How a service connects to the vector database of its index.
-
-    Attributes:
-        options: Connection options of this machine.
-        poll_s: Seconds between two polls.
-        on_call: Called after each call, on the calling thread.
-        connect: Creates the client.
-    """
+    """How a service connects to the vector database of its index, and who hears of each call."""
 
     options: EngineOptions = field(default_factory=EngineOptions)
     poll_s: float = 1.0

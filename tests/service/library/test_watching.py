@@ -191,33 +191,24 @@ def test_a_file_that_grows_is_not_settled() -> None:
     assert not settled(Path("b.png"), 10, mtime_ns + 30 * 10**9)
 
 
-def test_file_systems_of_a_network_are_known(tmp_path: Path) -> None:
-    place = Path(os.path.realpath(tmp_path))
-    mounts = [
-        "/dev/sda1 / ext4 rw 0 0",
-        f"server:/photos {place}/my\\040photos nfs4 rw 0 0",
-        f"tmpfs {place}/my\\040photos/local tmpfs rw 0 0",
-    ]
-    assert is_remote(tmp_path / "my photos" / "2020", mounts)
-    assert not is_remote(tmp_path / "my photos" / "local", mounts)
-    assert not is_remote(tmp_path, mounts)
-
-
-def test_mounts_with_names_of_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    umlauts, undecodable, rest = tmp_path / "Fotos für später", b"caf\xe9", tmp_path / "rest"
-    place = Path(os.path.realpath(tmp_path))
+def test_file_systems_of_a_network_are_known_whatever_bytes_their_names_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = os.fsencode(os.path.realpath(tmp_path))
     lines = [
         b"/dev/sda1 / ext4 rw 0 0",
-        b"server:/a " + os.fsencode(place) + "/Fotos\\040für\\040später nfs4 rw 0 0".encode(),
-        b"server:/b " + os.fsencode(place) + b"/" + undecodable + b" cifs rw 0 0",
-        b"tmpfs " + os.fsencode(place) + "/line\u2028end tmpfs rw 0 0".encode(),
+        b"server:/photos " + place + b"/my\\040photos nfs4 rw 0 0",
+        b"tmpfs " + place + b"/my\\040photos/local tmpfs rw 0 0",
+        b"server:/a " + place + "/Fotos\\040für\\040später nfs4 rw 0 0".encode(),
+        b"server:/b " + place + b"/caf\xe9 cifs rw 0 0",
+        b"tmpfs " + place + "/line\u2028end tmpfs rw 0 0".encode(),
     ]
     mounts = tmp_path / "mounts"
     mounts.write_bytes(b"\n".join(lines) + b"\n")
     monkeypatch.setattr(watching, "_MOUNTS", mounts)
-    assert is_remote(umlauts)
-    assert is_remote(tmp_path / os.fsdecode(undecodable) / "2020")
-    assert not is_remote(rest)
+    names = ["my photos/2020", "Fotos für später", os.fsdecode(b"caf\xe9") + "/2020"]
+    assert all(is_remote(tmp_path / name) for name in names)
+    assert not any(is_remote(tmp_path / name) for name in ("my photos/local", "", "rest"))
 
 
 def test_a_limit_of_watched_folders_is_named_with_its_remedy(

@@ -44,32 +44,6 @@ threads = [threading.Thread(target=allocate) for _ in range(8)]
 library.malloc_stats()
 """
 
-_LARGE = """
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from aladin_network.errors import ImageError
-from aladin_network.photos.decoding import decode_image
-from benchmarks.lib.broken_images import broken_images
-from aladin_service.work.process_setup import silence_decoders
-silence_decoders()
-
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-def decode(image):
-    try:
-        decode_image(image.data)
-    except ImageError:
-        pass
-
-images = list(broken_images(120, 1))
-before = resident()
-with ThreadPoolExecutor(4) as threads:
-    for _ in range(4):
-        list(threads.map(decode, images))
-print(resident() - before)
-"""
-
 # Prints how many bytes of 60 MB that lie free between pieces in use go back, without and with.
 _HOLES = """
 import ctypes, time
@@ -155,13 +129,6 @@ def test_threads_share_two_arenas() -> None:
         how: run(_START + _ARENAS, how).stderr.count("Arena ") for how in ("limited", "as it is")
     }
     assert arenas["limited"] <= 2 < arenas["as it is"]  # or the test shows nothing
-
-
-@pytest.mark.slow
-@needs_glibc
-def test_large_photos_leave_no_memory_allocated() -> None:
-    grown = {how: int(run(_START + _LARGE, how).stdout) for how in ("limited", "as it is")}
-    assert grown["limited"] < 60e6 < grown["as it is"]
 
 
 @needs_glibc
