@@ -37,8 +37,9 @@ def skipped(result: Result) -> dict[str, str]:
 def metadata_of(index: Path) -> dict[str, dict[str, Any]]:
     """Metadata of all photos, by id."""
     with closing(open_backend(index)) as opened:
-        items = opened.collection("images").items
-        return {item.id: item.metadata for item in items.by_rows(range(len(dict(items.ids()))))}
+        collection = opened.collection("images")
+        rows = range(collection.count)
+        return {item.id: item.metadata for item in collection.items.by_rows(rows)}
 
 
 def file_of(picture: Image.Image, kind: str = "JPEG", **options: object) -> bytes:
