@@ -29,7 +29,6 @@ from benchmarks.index.live_groups import build_groups, group_ids, make_group, ne
 from benchmarks.index.live_updates import Call, Figures, compare
 from benchmarks.joint_transformer import (
     Effort,
-    JointTransformer,
     compared,
     draw,
     time_networks,
@@ -235,22 +234,6 @@ def test_damaged_first_stages_are_searched_or_rejected_and_faults_counted(
     assert hostile_index.attack("Flat", 1)["unforeseen"] == 1
     monkeypatch.setattr(hostile_index.AnnIndex, "open", end)
     assert hostile_index.attack("Flat", 2)["ended"] == {"SIGKILL": 2}
-
-
-def test_a_pairs_score_depends_on_its_text_and_its_photo_alone() -> None:
-    torch.manual_seed(0)
-    joint = JointTransformer(layers=2, width=64, region_width=8).eval()
-    token_ids, regions = torch.randint(1000, (3, 5)), torch.randn(3, 4, 8)
-    with torch.inference_mode():
-        scores = joint(token_ids, regions)
-        for pair in range(3):
-            lone = joint(token_ids[pair : pair + 1], regions[pair : pair + 1])
-            torch.testing.assert_close(lone, scores[pair : pair + 1])
-        # The second photo's last region, and the third text's last word.
-        regions[1, 3] += 1
-        token_ids[2, 4] += 1
-        changed = (joint(token_ids, regions) - scores).abs()
-    assert changed[0] == 0 and changed[1] > 1e-4 and changed[2] > 1e-4
 
 
 def test_speeds_follow_from_the_times_of_an_index_and_networks(tmp_path: Path) -> None:

@@ -7,18 +7,21 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 from aladin_index.encode.encoded import ItemBatch
 from aladin_index.items.tables import StoredItem
+from aladin_index.search.results import SearchAnswer
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Modality
 
 EMBEDDING_DIM, TOKEN_DIM = 16, 8
+# Of a score; floats are summed up in one order here and in others there.
+TOLERANCE = 2e-5
 SETTINGS = BuildSettings(filter_fields=("number",))
 # What an index takes for an id, and a database, an URL or a query language might not.
 ODD_IDS = [
@@ -61,9 +64,8 @@ class Expected(NamedTuple):
     """What should be found in a place."""
 
     id: str
-    score: float
     match: float
-    align: float | None
+    align: float
 
 
 def metadata_of(number: int) -> dict[str, Any]:
@@ -190,41 +192,26 @@ def made_up_query(random: np.random.Generator, tokens: int = 3) -> Encoding:
     return Encoding.of_item(embedding[0], words)
 
 
-def slow_search(
-    items: Iterable[Known],
-    query: Encoding,
-    modality: Modality,
-    block: int,
-    *,
-    fusion: DirectionFusion,
-    weight: float,
+def slow_match(
+    items: Iterable[Known], query: Encoding, modality: Modality = "text"
 ) -> list[Expected]:
-    """Return all items in the order of an answer that re-ranks, `block` candidates at a time."""
+    """Return all items in the first stage's order."""
     found: list[Expected] = []
     for each in items:
-        match = float(each.embedding @ query.embedding[0])
         similarity = query.item_tokens(0) @ each.tokens.T  # (query tokens, item tokens)
         of_words = similarity if modality == "text" else similarity.T
-        align = float(sum(max(regions) for regions in of_words.tolist()))
-        score = align
-        if weight != 1:
-            z_align = (align - fusion.align_mean) / fusion.align_std
-            z_match = (match - fusion.match_mean) / fusion.match_std
-            score = weight * z_align + (1 - weight) * z_match
-        found.append(Expected(each.item.id, score, match, align))
-    found.sort(key=lambda each: -each.match)
-    blocks = [found[start : start + block] for start in range(0, len(found), block)]
-    return [each for part in blocks for each in sorted(part, key=lambda each: -each.score)]
+        align = float(sum(max(regions, default=0.0) for regions in of_words.tolist()))
+        found.append(Expected(each.item.id, float(each.embedding @ query.embedding[0]), align))
+    return sorted(found, key=lambda each: -each.match)
 
 
-def slow_match(items: Iterable[Known], query: Encoding) -> list[Expected]:
-    """Return all items in the first stage's order."""
-    embedding = query.embedding[0]
-    cosines = [(each.item.id, float(each.embedding @ embedding)) for each in items]
-    return [
-        Expected(item_id, cosine, cosine, None)
-        for item_id, cosine in sorted(cosines, key=lambda pair: -pair[1])
-    ]
+def assert_matched(result: SearchAnswer, expected: Sequence[Expected]) -> None:
+    """Compare all hits of a search without re-ranking; an alignment has the error of each word."""
+    assert [hit.id for hit in result.hits] == [each.id for each in expected]
+    for hit, each in zip(result.hits, expected, strict=True):
+        assert hit.score == hit.stages.match.score == pytest.approx(each.match, abs=TOLERANCE)
+        assert hit.stages.align is not None
+        assert hit.stages.align.score == pytest.approx(each.align, abs=10 * TOLERANCE)
 
 
 def _normalised(vectors: np.ndarray) -> np.ndarray:

@@ -94,11 +94,7 @@ def export_index(
 
 
 class _CollectionExport:
-    """Export of one collection.
-
-    Attributes:
-        paths: Paths of the files that were written.
-    """
+    """Export of one collection, and the paths of the files that were written."""
 
     def __init__(
         self, root: Path, folder: Path, collection: FileCollection, rows_a_part: int

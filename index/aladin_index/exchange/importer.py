@@ -63,12 +63,7 @@ from aladin_network.types import NullProgress, Progress, Target, TokenDtype
 
 
 class Dims(NamedTuple):
-    """Sizes of a network's output.
-
-    Attributes:
-        embedding: Dimension of an embedding.
-        token: Dimension of a token.
-    """
+    """Sizes of a network's embeddings and tokens."""
 
     embedding: int
     token: int

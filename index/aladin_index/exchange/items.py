@@ -53,6 +53,8 @@ COLUMNS: dict[Target, dict[str, str]] = {
     },
 }
 
+# Where a column has another name than the item's field.
+_COLUMN_OF = {"uri": "image_path", "path": "file", "text": "caption"}
 _ROWS_AT_A_TIME = 4096
 # Columns that may contain the id.
 _NAMING = ("id", *PHOTO, "key")
@@ -60,38 +62,16 @@ _NAMING = ("id", *PHOTO, "key")
 
 def exported_row(item: StoredItem) -> dict[str, Any]:
     """Return all data of an item, with at least the columns of its collection."""
-    return {
-        "image_path": item.uri,
-        "caption": item.text,
-        "id": item.id,
-        "file": item.path,
-        "image_id": item.image_id,
-        "offset": item.offset,
-        "length": item.length,
-        "width_px": item.width_px,
-        "height_px": item.height_px,
-        "boxes": item.boxes,
-        "file_state": item.file_state,
-        "metadata": json.dumps(item.metadata, ensure_ascii=False),
-    }
+    row = {_COLUMN_OF.get(name, name): value for name, value in item._asdict().items()}
+    return row | {"metadata": json.dumps(item.metadata, ensure_ascii=False)}
 
 
 def imported_item(row: Mapping[str, Any]) -> StoredItem:
-    return StoredItem(
-        row=0,  # rows are numbered as they are written
-        id=row["id"],
-        uri=row.get("image_path"),
-        path=row.get("file"),
-        text=row["caption"],
-        image_id=row.get("image_id"),
-        width_px=row.get("width_px"),
-        height_px=row.get("height_px"),
-        metadata=json.loads(row["metadata"]),
-        offset=row.get("offset", 0),
-        length=row.get("length"),
-        boxes=row.get("boxes"),
-        file_state=row.get("file_state"),
-    )
+    """Return the item of an exported row; rows are numbered as they are written."""
+    columns = {name: _COLUMN_OF.get(name, name) for name in StoredItem._fields}
+    values = {name: row.get(column) for name, column in columns.items()}
+    values |= {"row": 0, "offset": row.get("offset", 0), "metadata": json.loads(row["metadata"])}
+    return StoredItem(**values)
 
 
 def foreign_item(row: Mapping[str, Any], number: int, target: Target) -> StoredItem:

@@ -52,19 +52,13 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class CollectionLayout:
-    """Files of one collection.
-
-    Attributes:
-        folder: Folder that contains the collection's folders.
-        target: Kind of the items, images or texts.
-    """
+    """Files of one collection, whose folders are in `folder`."""
 
     folder: Path
     target: Target
 
     @property
     def prefix(self) -> str:
-        """Prefix of the names of its files."""
         return _PREFIX[self.target]
 
     @property
@@ -76,11 +70,9 @@ class CollectionLayout:
         return self.folder / f"{self.prefix}_tokens"
 
     def embeddings(self, part: str) -> Path:
-        """Return the file of a part's embeddings."""
         return self.folder / f"{self.prefix}_emb" / f"{self.prefix}_emb_{part}.npy"
 
     def metadata(self, part: str) -> Path:
-        """Return the file of the metadata of a part's items."""
         return self.folder / METADATA / f"{METADATA}_{part}.parquet"
 
     def lengths(self, part: str) -> Path:
@@ -88,12 +80,10 @@ class CollectionLayout:
         return self.tokens / f"{self.prefix}_lengths_{part}.npy"
 
     def token_array(self, field: str, part: str) -> Path:
-        """Return the file of one array of a part's tokens."""
         return self.tokens / f"{self.prefix}_{_ARRAYS[field]}_{part}.npy"
 
     @property
     def centroids(self) -> Path:
-        """File of the tokens' codebook."""
         return self.tokens / f"{self.prefix}_centroids.npy"
 
     def parts(self) -> list[str]:

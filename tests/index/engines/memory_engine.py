@@ -19,16 +19,9 @@ _SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.
 
 @dataclass
 class MemoryServer:
-    """What all clients of one engine see.
+    """What all clients of one engine see; of the methods in `down` none finds it.
 
-    Attributes:
-        collections: the items of each collection of each generation, by their ids.
-        records: of each generation.
-        opened: collections that were indexed.
-        live: the generation that the name stands for.
-        widths: of searches, the last of which were given; empty: they compare with every item.
-        down: names of the methods that find no server; "*": all.
-        calls: names of the methods that were called, in order.
+    Searches with one of some `widths` see few items; without any they compare with every item.
     """
 
     collections: dict[tuple[int, Target], Collection] = field(default_factory=dict)
