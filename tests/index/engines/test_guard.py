@@ -10,34 +10,9 @@ import numpy as np
 import pytest
 
 from aladin_index.engines.guard import Circuit, EngineCall, guarded
-from aladin_index.engines.milvus import EngineClient, EngineQuery
-from aladin_index.engines.rows import CollectionSchema
+from aladin_index.engines.milvus import EngineClient
 from aladin_network.errors import EngineError, EngineUnavailableError, InputError
 
-SCHEMA = CollectionSchema(
-    count=4, embedding_dim=2, token_dim=2, token_dtype="float16", max_tokens=3
-)
-SEARCH = EngineQuery(
-    generation=3, target="images", embedding=np.ones(2, dtype=np.float32), count=5, width=64
-)
-# Of each method, what it is called with.
-CALLS: dict[str, tuple[Any, ...]] = {
-    "generations": (),
-    "live_generation": (),
-    "make_live": (3,),
-    "drop_generation": (3,),
-    "write_record": (3, {"a": b"b"}),
-    "read_record": (3,),
-    "create_collection": (3, "images", SCHEMA),
-    "open_collection": (3, "texts"),
-    "upsert": (3, "images", []),
-    "delete": (3, "images", ["a"]),
-    "count": (3, "texts"),
-    "first_stage": (3, "texts"),
-    "search": (SEARCH,),
-    "fetch": (3, "images", ["a"]),
-    "check_health": (),
-}
 GONE = EngineUnavailableError("milvus", "no answer in 10 s")
 
 
@@ -82,25 +57,24 @@ def test_every_call_is_passed_on_as_it_is_and_counted_with_its_seconds(
     client: Any, recorder: Recorder, calls: list[EngineCall], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     methods = {
-        name
+        name: inspect.signature(value).parameters.values()
         for name, value in vars(EngineClient).items()
-        if inspect.isfunction(value) and not name.startswith("_")
+        if inspect.isfunction(value) and not name.startswith("_") and name != "close"
     }
-    assert methods == {*CALLS, "close"}
-    readings = iter(np.arange(0, 5 * len(CALLS), 2.5).tolist())
+    readings = iter(np.arange(0, 5 * len(methods), 2.5).tolist())
     clock = SimpleNamespace(perf_counter=lambda: next(readings))
     monkeypatch.setattr("aladin_index.engines.guard.time", clock)
-    for name, given in CALLS.items():
+    for name, parameters in methods.items():
+        given = [object() for each in parameters if each.default is each.empty][1:]
         more = {"with_embeddings": True, "with_tokens": False} if name == "fetch" else {}
         assert getattr(client, name)(*given, **more) == f"the answer of {name}"
         asked_name, args, options = recorder.asked[-1]
-        assert (asked_name, options) == (name, more)
-        assert all(one is other for one, other in zip(args, given, strict=True))
+        assert (asked_name, list(args), options) == (name, given, more)
         assert calls[-1] == EngineCall(name, 2.5, None)
-    assert len(recorder.asked) == len(calls) == len(CALLS)
+    assert len(recorder.asked) == len(calls) == len(methods) > 10
     assert client.max_results == 77
     client.close()
-    assert len(recorder.asked) == len(CALLS)  # the connection stays
+    assert len(recorder.asked) == len(methods)  # the connection stays
 
 
 @pytest.mark.parametrize(
