@@ -62,14 +62,16 @@ _NAMING = ("id", *PHOTO, "key")
 
 def exported_row(item: StoredItem) -> dict[str, Any]:
     """Return all data of an item, with at least the columns of its collection."""
-    row = {_COLUMN_OF.get(name, name): value for name, value in item._asdict().items()}
+    row: dict[str, Any] = {
+        _COLUMN_OF.get(name, name): value for name, value in item._asdict().items()
+    }
     return row | {"metadata": json.dumps(item.metadata, ensure_ascii=False)}
 
 
 def imported_item(row: Mapping[str, Any]) -> StoredItem:
     """Return the item of an exported row; rows are numbered as they are written."""
     columns = {name: _COLUMN_OF.get(name, name) for name in StoredItem._fields}
-    values = {name: row.get(column) for name, column in columns.items()}
+    values: dict[str, Any] = {name: row.get(column) for name, column in columns.items()}
     values |= {"row": 0, "offset": row.get("offset", 0), "metadata": json.loads(row["metadata"])}
     return StoredItem(**values)
 
