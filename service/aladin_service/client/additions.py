@@ -17,29 +17,7 @@ from aladin_service.client.pictures import (
     json_list_chunks,
     picture_bytes,
 )
-from aladin_service.search.answers import Added
-
-
-@dataclass(frozen=True)
-class NewPhoto:
-    """A picture to add as an item: `image`, `regions`, or both.
-
-    Attributes:
-        id: Id of the new item.
-        image: Bytes of the photo, the path of its file, or the open file.
-        text: Caption that is shown with the photo; it takes no part in the search.
-        uri: URI shown with the item, or None for its id.
-        metadata: JSON values by field name.
-        regions: An npz file of the regions that a detector found in the photo, for an index of a
-            region model.
-    """
-
-    id: str
-    image: PictureSource | None = None
-    text: str | None = None
-    uri: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
-    regions: PictureSource | None = None
+from aladin_service.search.answers import Added, NewPhoto
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,6 @@ class AgentServer:
         return messages
 
     async def stop(self) -> None:
-        """Cancel the requests that are being answered."""
         self._stopping.set()
         if self._running is not None:
             await self._running

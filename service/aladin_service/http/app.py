@@ -29,7 +29,6 @@ from aladin_service.http.openapi import (
 from aladin_service.http.routes import (
     batch,
     embeddings,
-    evidence,
     health,
     index,
     items,
@@ -66,7 +65,6 @@ _CORS_REQUEST_HEADERS = (
 _ROUTERS = (
     search.router,
     batch.router,
-    evidence.router,
     listing.router,
     items.router,
     pictures.router,
@@ -86,7 +84,6 @@ def create_app(
     tracing: OtelTracing | None = None,
     policy: AccessPolicy | None = None,
 ) -> LayeredApplication:
-    """Build the service of one index."""
     policy = policy or make_policy(settings)
 
     @asynccontextmanager

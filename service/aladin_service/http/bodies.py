@@ -135,7 +135,6 @@ def _bytes_besides_pictures(body: bytes, most: int) -> int:
 
 
 def check_values(body: bytes, most: int) -> None:
-    """Check the number of names and values in JSON before it is parsed."""
     count = 0
     for start in range(0, len(body), _CHUNK_BYTES):
         count += sum(body.count(mark, start, start + _CHUNK_BYTES) for mark in _MARKS)

@@ -101,8 +101,6 @@ def trusted_proxies(variables: Mapping[str, str] = os.environ) -> Networks:
 
 
 class ConnectionLimits:
-    """The open connections of one server."""
-
     def __init__(
         self, settings: ServiceSettings, proxies: Networks, clock: Clock = time.monotonic
     ) -> None:
@@ -204,21 +202,18 @@ class BoundedProtocol(HttpToolsProtocol):
     _place: Place = "served"
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Register the connection and begin to watch it."""
         super().connection_made(transport)
         self._place = self.limits.enter(self, None if self.client is None else self.client[0])
         self._head_since = self.loop.time()
         self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop watching."""
         self.limits.leave(self)
         if self._look is not None:
             self._look.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Process received bytes, unless the request head is too large."""
         if self.transport.is_closing():
             return
         self._message_ended = False
@@ -233,7 +228,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """The request head is complete."""
         self._in_body = True
         self._head_since = None
         self._unsent_since = None  # a client that asks for more has taken what it got
@@ -252,7 +246,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answer_and_close()
 
     def on_message_complete(self) -> None:
-        """The next message starts with a head."""
         self._in_body = False
         self._message_ended = True
         self._head_bytes = 0
@@ -260,7 +253,6 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The answer is complete; any remaining request body is discarded."""
         if self._in_body and not self._answering():
             self._tail_since = self.loop.time()
         super().on_response_complete()
@@ -272,7 +264,6 @@ class BoundedProtocol(HttpToolsProtocol):
         super().timeout_keep_alive_handler()
 
     def close_as_full(self) -> None:
-        """See `Closable.close_as_full`."""
         self._refuse(_FULL)
 
     def _head_timeout_s(self) -> float:
@@ -325,13 +316,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 async def _answer_full(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer, instead of the application, that there are too many connections."""
     del scope, receive
     await _answer_empty(send, 503, (b"retry-after", b"1"))
 
 
 async def _answer_long_url(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer, instead of the application, that the URL is too long."""
     del scope, receive
     await _answer_empty(send, 414)
 

@@ -47,7 +47,6 @@ class CohereErrorBody(BaseModel):
 def conventional_body(
     path: str, status: int, code: str, message: str, request_id: str
 ) -> dict[str, Any] | None:
-    """Return the body of an error in the shape that clients of a route expect."""
     if path in _COHERE:
         return CohereErrorBody(id=request_id, message=message).model_dump()
     if not _OPENAI.fullmatch(path):

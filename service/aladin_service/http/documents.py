@@ -159,7 +159,6 @@ def _photo(text: str, where: str) -> PhotoQuery:
 
 
 def read_documents(values: object, name: str, *, items: bool) -> list[GivenDocument]:
-    """Read the documents of a JSON body; see `read_document`."""
     listed = cast(list[object], values)
     return [read_document(each, f"{name}[{n}]", items=items) for n, each in enumerate(listed)]
 
@@ -167,7 +166,6 @@ def read_documents(values: object, name: str, *, items: bool) -> list[GivenDocum
 async def check_pixels(
     service: ServiceState, documents: Sequence[GivenDocument], needed: tuple[str, ...] = ()
 ) -> None:
-    """Limit the pixels of all photos of a request."""
     photos = tuple(each for each in documents if isinstance(each, PhotoQuery))
     most = service.settings.max_document_pixels
     if photos and await service.workers.call(CountPixels(photos, most, needed)) > most:
@@ -178,7 +176,6 @@ async def check_pixels(
 
 
 async def check_model(service: ServiceState, name: str | None) -> None:
-    """Refuse a request for another model than that of the live index."""
     if name not in (None, ANY_MODEL):
         served = (await service.workers.call(DescribeModel())).name
         if name != served:
@@ -237,7 +234,6 @@ async def _encode_all(
 def skipped_documents(
     found: Sequence[object], name: str, documents: Sequence[Document | ItemQuery]
 ) -> list[SkippedDocument] | None:
-    """Name the documents that cannot be used."""
     errors = {n: each for n, each in enumerate(found) if isinstance(each, AladinError)}
     if errors and len(errors) == len(found):
         if isinstance(documents[0], TextQuery):  # the errors of photos and items name them

@@ -120,8 +120,6 @@ def without_paths(reason: str) -> str:
 
 
 class Failure(NamedTuple):
-    """HTTP status and error code of an error."""
-
     status: int
     code: str
 
@@ -205,7 +203,6 @@ class ErrorResponse(JSONResponse):
 
 
 def failure_of(error: Exception) -> Failure:
-    """Look up the HTTP status and code of an error."""
     return next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
 
 
@@ -217,7 +214,6 @@ def error_docs(
 
 
 def error_response(error: Exception, request_id: str) -> ErrorResponse:
-    """Build the answer to a request that failed."""
     return _note(part_error(error, request_id))
 
 
@@ -258,7 +254,6 @@ def message_of(error: Exception) -> str:
 def unknown_route_response(
     method: str, path: str, allowed: Sequence[str], request_id: str
 ) -> JSONResponse:
-    """Build the answer to a request for a route that does not exist."""
     status = 405 if allowed else 404
     headers = {"Allow": ", ".join(allowed)} if allowed else {}
     failure = Failure(status, _FRAMEWORK_CODES[status])

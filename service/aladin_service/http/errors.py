@@ -29,8 +29,6 @@ class UnauthorizedError(AccessError):
 
 
 class KeysMissingError(AccessError):
-    """The key file is missing, so no key can be checked."""
-
     retry_after_s = 1.0
 
     def __init__(self) -> None:
@@ -40,8 +38,6 @@ class KeysMissingError(AccessError):
 
 
 class MissingScopeError(AccessError):
-    """The request's key, or a request without a key, lacks the required scope."""
-
     def __init__(self, scope: Scope, key_name: str | None) -> None:
         lacks = "requests without a key do not have"
         if key_name is not None:
@@ -51,8 +47,6 @@ class MissingScopeError(AccessError):
 
 
 class UnknownHostError(AccessError):
-    """The request names a host that is not a configured name of this service."""
-
     def __init__(self, host: str) -> None:
         super().__init__(
             f"requests without a key must address the service by IP address, by localhost or by a "
@@ -61,15 +55,11 @@ class UnknownHostError(AccessError):
 
 
 class CrossSiteError(AccessError):
-    """A page of another site sent the request."""
-
     def __init__(self, origin: str) -> None:
         super().__init__(f"requests from pages of the origin {origin!r} are not allowed")
 
 
 class AnswerTooLargeError(AladinError):
-    """The answer to a request would be larger than answers may be."""
-
     def __init__(self) -> None:
         super().__init__(
             f"the answer has more than {MAX_ANSWER_BYTES} bytes; ask for less of it at a time:"
@@ -78,16 +68,12 @@ class AnswerTooLargeError(AladinError):
 
 
 class RateLimitedError(AccessError):
-    """A client exceeds its rate limit."""
-
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(f"rate limit exceeded; retry in {retry_after_s:.3g} s")
         self.retry_after_s = retry_after_s
 
 
 class TooManyWrongKeysError(RateLimitedError):
-    """A client repeatedly sends keys that are not accepted."""
-
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(retry_after_s)
         self.args = (
@@ -119,15 +105,11 @@ class BodiesTooLargeError(OverloadedError):
 
 
 class BodyTimeoutError(InputError):
-    """A request's body did not come whole in time."""
-
     def __init__(self, timeout_s: float) -> None:
         super().__init__(f"the body was not received completely within {timeout_s:g} s")
 
 
 class ContentTypeError(InputError):
-    """A request's body is of none of the expected types."""
-
     def __init__(
         self, actual: str, expected: str = "application/json or multipart/form-data"
     ) -> None:
@@ -135,21 +117,15 @@ class ContentTypeError(InputError):
 
 
 class ReadOnlyError(AladinError):
-    """A request would change the index of a service that only reads."""
-
     def __init__(self) -> None:
         super().__init__("this service is read-only: items cannot be added or deleted")
 
 
 class WorkersMissingError(AladinError):
-    """Not all workers take jobs."""
-
     def __init__(self, alive: int, wanted: int) -> None:
         super().__init__(f"{alive} of {wanted} workers are available")
 
 
 class UnknownModelError(AladinError):
-    """A request names a model that this service does not have."""
-
     def __init__(self, name: str, served: str) -> None:
         super().__init__(f"model: {name!r} is not served here; expected {served!r} or 'aladin'")

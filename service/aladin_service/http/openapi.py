@@ -96,7 +96,6 @@ def complete_document(app: FastAPI) -> None:
 
 
 def _takes_text_in_url(parameter: dict[str, Any]) -> bool:
-    """Tell whether a parameter is a text of any length in the path or the query."""
     schema = parameter["schema"]
     kinds = schema.get("anyOf", [schema])
     is_text = any(each.get("type") == "string" and "enum" not in each for each in kinds)

@@ -38,7 +38,6 @@ class ServiceRoute(APIRoute):
         self._checked = any(row.scope != "open" for row in rows_of(path).values())
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match a request by path and method."""
         return super().matches(_as_get(scope))
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,8 +67,6 @@ class ServiceRoute(APIRoute):
 
 
 class ServiceRouter(APIRouter):
-    """A router of such routes."""
-
     def __init__(self, **options: Any) -> None:
         # The name of an operation is the method's name in a generated client.
         super().__init__(

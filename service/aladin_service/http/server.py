@@ -80,7 +80,6 @@ class GracefulServer(uvicorn.Server):
         self._early_signal: int | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Announce the end and start the shutdown."""
         self._on_stop()
         super().handle_exit(sig, frame)
 
@@ -108,7 +107,6 @@ class GracefulServer(uvicorn.Server):
 
 
 def server_config(app: ASGIApp, settings: ServiceSettings, proxies: Networks) -> uvicorn.Config:
-    """Return the configuration of uvicorn."""
     return uvicorn.Config(
         app,
         log_config=None,
@@ -194,7 +192,6 @@ def open_alone(plan: WorkerPlan) -> LayeredApplication:
 
 
 def _log_address(listener: socket.socket) -> str:
-    """Log the address, and return that of the page."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     _LOG.info("listening on http://%s:%d", shown, port)

@@ -81,7 +81,6 @@ class BatchRoom:
 
     @contextmanager
     def request(self) -> Generator[None]:
-        """Reserve the places of one request."""
         if self._requests >= _MAX_REQUESTS:
             raise OverloadedError(_RETRY_AFTER_S)
         self._requests += 1
@@ -128,7 +127,6 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
 
 
 async def _disconnect(request: Request) -> None:
-    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -165,7 +163,6 @@ class ServiceState:
 # Coroutines, although they wait for nothing: the framework runs plain functions on another thread,
 # and while other threads encode, the round trip may take ten times as long as the rest.
 async def service_state(request: Request) -> ServiceState:
-    """Return the application's state."""
     return cast(ServiceState, request.app.state.service)
 
 

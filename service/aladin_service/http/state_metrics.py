@@ -45,7 +45,6 @@ class ProcessMemory(NamedTuple):
 
 
 def process_memory(pid: int) -> ProcessMemory | None:
-    """Measure a process."""
     try:
         fields = (_PROC / str(pid) / "statm").read_text(encoding="ascii").split()
     except OSError:
@@ -92,7 +91,6 @@ class StateMetrics:
 
 
 def render_state(now: StateNow) -> bytes:
-    """Render a state in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_StateCollector(now))
     return generate_latest(registry)
@@ -112,55 +110,50 @@ class _StateCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         now = self._now
-        build = GaugeMetricFamily(
-            "aladin_build_info",
+        build = _gauges(
+            "build_info",
             "Versions of the service and its libraries; the value is 1.",
-            labels=("version", "python", "torch", "faiss"),
+            "version",
+            "python",
+            "torch",
+            "faiss",
         )
-        build.add_metric(
-            (
-                version("aladin-search"),
-                platform.python_version(),
-                _version_of_torch(),
-                faiss.__version__,
-            ),
-            1,
-        )
+        own, python = version("aladin-search"), platform.python_version()
+        build.add_metric((own, python, _version_of_torch(), faiss.__version__), 1)
         yield build
-        yield GaugeMetricFamily(
-            "aladin_ready", "Whether the service is ready, as reported by /readyz.", int(now.ready)
-        )
-        yield GaugeMetricFamily(
-            "aladin_queue_limit", "Maximum number of queries waiting for a worker.", now.max_waiting
+        yield _gauge("ready", "Whether the service is ready, as reported by /readyz.", now.ready)
+        yield _gauge(
+            "queue_limit", "Maximum number of queries waiting for a worker.", now.max_waiting
         )
         yield from _worker_families(now.workers)
         yield from _index_families(now.live)
 
 
+def _gauge(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"aladin_{name}", description, float(value))
+
+
+def _gauges(name: str, description: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"aladin_{name}", description, labels=labels)
+
+
 def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "aladin_workers_wanted", "Configured number of workers.", workers.wanted
-    )
-    yield GaugeMetricFamily("aladin_workers_alive", "Workers that accept jobs.", workers.alive)
-    yield GaugeMetricFamily(
-        "aladin_index_generation_refused",
+    yield _gauge("workers_wanted", "Configured number of workers.", workers.wanted)
+    yield _gauge("workers_alive", "Workers that accept jobs.", workers.alive)
+    yield _gauge(
+        "index_generation_refused",
         "1 while a newer published generation is invalid.",
-        int(workers.refused is not None),
+        workers.refused is not None,
     )
     if workers.generation is not None:
-        yield GaugeMetricFamily(
-            "aladin_index_generation", "The live generation.", workers.generation
-        )
+        yield _gauge("index_generation", "The live generation.", workers.generation)
     if workers.engine is not None:
-        yield GaugeMetricFamily(
-            "aladin_engine_up",
-            "Whether the vector database responds.",
-            int(workers.engine == "up"),
-        )
-    memory = GaugeMetricFamily(
-        "aladin_process_memory_bytes",
+        yield _gauge("engine_up", "Whether the vector database responds.", workers.engine == "up")
+    memory = _gauges(
+        "process_memory_bytes",
         "Resident memory by process: private, and files shared with others.",
-        labels=("process", "kind"),
+        "process",
+        "kind",
     )
     # Labelled by place and not by pid: a worker that replaces another one continues its series.
     pids = {"front": os.getpid()}
@@ -174,13 +167,11 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
 
 
 def _index_families(index: LocalFacts | None) -> Iterator[Metric]:
-    items = GaugeMetricFamily(
-        "aladin_index_items", "Items that a search may return.", labels=("collection",)
-    )
-    size = GaugeMetricFamily(
-        "aladin_index_size_bytes",
+    items = _gauges("index_items", "Items that a search may return.", "collection")
+    size = _gauges(
+        "index_size_bytes",
         "Files of the live generation and of its model, without items added since it was built.",
-        labels=("part",),
+        "part",
     )
     if index is not None:
         for target, collection in index.collections.items():

@@ -83,7 +83,6 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, logging's own name
-        """Format everything except a traceback."""
         line = super().formatMessage(record)
         request = CURRENT_REQUEST.get()
         return line if request is None else f"{line} [{request.request_id}]"
@@ -93,7 +92,6 @@ class BriefFormatter(logging.Formatter):
     """Formats the message, with its level in front if that is above INFO."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, logging's own name
-        """Format everything except a traceback."""
         if record.levelno <= logging.INFO:
             return record.message
         return f"{record.levelname.lower()}: {record.message}"
@@ -107,7 +105,6 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format one record."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
@@ -148,11 +145,9 @@ class LogSetup(NamedTuple):
 
     @property
     def is_brief(self) -> bool:
-        """Whether few messages are shown."""
         return self.brief and not self.debug and self.format == "text"
 
     def formatter(self) -> logging.Formatter:
-        """Return what formats the messages."""
         if self.format == "json":
             return JsonFormatter()
         return BriefFormatter() if self.is_brief else TextFormatter()
@@ -167,7 +162,6 @@ class StderrHandler(logging.Handler):
         self.setFormatter(setup.formatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Format one record."""
         try:
             sys.stderr.write(self.format(record) + "\n")
             sys.stderr.flush()

@@ -8,7 +8,7 @@ is read when it is asked for: see `aladin_service.http.state_metrics`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 from prometheus_client import (
@@ -37,95 +37,55 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 class Metrics:
-    """Counters, gauges and histograms of one application."""
-
     def __init__(self) -> None:
         # The creation time of each series is not needed, and would make up a third of a scrape.
         disable_created_metrics()
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # processor time, files and age of this process
-        self._requests = Counter(
-            "aladin_http_requests",
-            "Answered requests.",
-            ("method", "route", "status"),
-            registry=self.registry,
+        self._requests = self._counter(
+            "http_requests", "Answered requests.", "method", "route", "status"
         )
-        self._request_s = Histogram(
-            "aladin_http_request_duration_seconds",
+        self._request_s = self._histogram(
+            "http_request_duration_seconds",
             "Time from a request's headers to the end of its answer.",
-            ("method", "route"),
-            buckets=_SECONDS,
-            registry=self.registry,
+            "method",
+            "route",
         )
-        self._rejected = Counter(
-            "aladin_rejected_requests",
-            "Requests rejected for overload, by error code.",
-            ("reason",),
-            registry=self.registry,
+        self._rejected = self._counter(
+            "rejected_requests", "Requests rejected for overload, by error code.", "reason"
         )
-        self._deaths = Counter(
-            "aladin_worker_deaths",
-            "Workers that ended unexpectedly.",
-            registry=self.registry,
+        self._deaths = self._counter("worker_deaths", "Workers that ended unexpectedly.")
+        self._restarts = self._counter(
+            "worker_restarts", "Workers started to replace one that ended."
         )
-        self._restarts = Counter(
-            "aladin_worker_restarts",
-            "Workers started to replace one that ended.",
-            registry=self.registry,
-        )
-        self._engine_s = Histogram(
-            "aladin_engine_call_duration_seconds",
+        self._engine_s = self._histogram(
+            "engine_call_duration_seconds",
             "Time of calls of the vector database, including retries.",
-            ("operation",),
-            buckets=_SECONDS,
-            registry=self.registry,
+            "operation",
         )
-        self._engine_errors = Counter(
-            "aladin_engine_errors",
+        self._engine_errors = self._counter(
+            "engine_errors",
             "Failed calls of the vector database: unavailable, or rejected by it.",
-            ("reason",),
-            registry=self.registry,
+            "reason",
         )
-        self._add_search_metrics()
-        # All label values are set from the start: the rate of a counter that only appears with its
-        # first event misses that event.
-        for reason in REJECTIONS:
-            self._rejected.labels(reason)
-        for reason in get_args(CallError):
-            self._engine_errors.labels(reason)
-
-    def _add_search_metrics(self) -> None:
-        stage_s = Histogram(
-            "aladin_search_stage_duration_seconds",
-            "Time of a search by stage; total includes waiting.",
-            ("stage",),
-            buckets=_SECONDS,
-            registry=self.registry,
+        self._degraded = self._counter(
+            "degraded_answers", "Search answers without something that was requested.", "reason"
         )
-        self._degraded = Counter(
-            "aladin_degraded_answers",
-            "Search answers without something that was requested.",
-            ("reason",),
-            registry=self.registry,
+        judged = self._counter(
+            "judged_answers", "Calibrated answers, by whether anything matches.", "result"
         )
-        judged = Counter(
-            "aladin_judged_answers",
-            "Calibrated answers, by whether anything matches.",
-            ("result",),
-            registry=self.registry,
-        )
-        cache = Counter(
-            "aladin_encoding_cache_lookups",
+        cache = self._counter(
+            "encoding_cache_lookups",
             "Encoded queries, by whether the encoding was cached.",
-            ("result",),
-            registry=self.registry,
+            "result",
         )
-        batch = Histogram(
-            "aladin_batch_size",
-            "Queries per batch of a worker.",
-            ("lane",),
-            buckets=_SIZES,
-            registry=self.registry,
+        stage_s = self._histogram(
+            "search_stage_duration_seconds",
+            "Time of a search by stage; total includes waiting.",
+            "stage",
+        )
+        batch = self._histogram(
+            "batch_size", "Queries per batch of a worker.", "lane", buckets=_SIZES
         )
         waiting = Gauge(
             "aladin_queue_depth",
@@ -133,12 +93,26 @@ class Metrics:
             ("lane",),
             registry=self.registry,
         )
-        # Looking up a label costs more than counting.
+        # All label values are set from the start: the rate of a counter that only appears with its
+        # first event misses that event. Looking up a label costs more than counting.
+        for reason in REJECTIONS:
+            self._rejected.labels(reason)
+        for reason in get_args(CallError):
+            self._engine_errors.labels(reason)
         self._stage_s = {stage: stage_s.labels(stage) for stage in STAGES}
         self._batch = {queue: batch.labels(queue) for queue in QUEUE_NAMES}
         self._waiting = {queue: waiting.labels(queue) for queue in QUEUE_NAMES}
         self._match, self._no_match = judged.labels("match"), judged.labels("no_match")
         self._hits, self._misses = cache.labels("hit"), cache.labels("miss")
+
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"aladin_{name}", description, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, description: str, *labels: str, buckets: Sequence[float] = _SECONDS
+    ) -> Histogram:
+        name = f"aladin_{name}"
+        return Histogram(name, description, labels, buckets=buckets, registry=self.registry)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered.
@@ -150,18 +124,13 @@ class Metrics:
         self._request_s.labels(known, route).observe(seconds)
 
     def rejected(self, reason: str) -> None:
-        """Count a request that was refused because of overload."""
         self._rejected.labels(reason).inc()
 
     def answered(self, queue: QueueName, answered: Answered) -> None:
-        """Count a search."""
-        took_ms = answered.took_ms
-        self._stage_s["queue"].observe(answered.queue_ms / 1000)
-        self._stage_s["decode"].observe(took_ms.decode / 1000)
-        self._stage_s["encode"].observe(took_ms.encode / 1000)
-        self._stage_s["retrieve"].observe(took_ms.retrieve / 1000)
-        self._stage_s["rerank"].observe(took_ms.rerank / 1000)
-        self._stage_s["total"].observe(took_ms.total / 1000)
+        stage_s, took_ms = self._stage_s, answered.took_ms
+        stage_s["queue"].observe(answered.queue_ms / 1000)
+        for stage in STAGES[1:]:
+            stage_s[stage].observe(getattr(took_ms, stage) / 1000)
         for reason in answered.degraded:
             self._degraded.labels(reason).inc()
         if answered.no_match is not None:
@@ -184,13 +153,10 @@ class Metrics:
             self._engine_errors.labels(call.error).inc()
 
     def worker_died(self) -> None:
-        """Count a worker that ended unexpectedly."""
         self._deaths.inc()
 
     def worker_restarted(self) -> None:
-        """Count a worker that was started to replace one that ended."""
         self._restarts.inc()
 
     def render(self) -> bytes:
-        """Render all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -41,8 +41,6 @@ _CLOSE_S = 3.0
 
 
 class OtelTracing:
-    """Traces requests and exports their spans."""
-
     def __init__(self, processor: SpanProcessor) -> None:
         resource = Resource.create({SERVICE_VERSION: version("aladin-search")})
         if str(resource.attributes.get(SERVICE_NAME, "")).startswith(_NAMELESS):
@@ -98,8 +96,6 @@ class OtelTracing:
 
 
 class OtelRequestTrace:
-    """The span of one request."""
-
     def __init__(self, tracer: Tracer, span: Span, method: str) -> None:
         self._tracer = tracer
         self._span = span

@@ -1,13 +1,64 @@
-"""Answers of the HTTP service about the whole index and about single items."""
+"""Items and evidence as the HTTP service and its clients exchange them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from aladin_index.search.request import REGIONS_DESCRIPTION, UploadedFile
 from aladin_index.search.results import Box, MappedQueryRegion, MappedWord, TotalMs
+
+MAX_ID_CHARS = 1000
+MAX_URI_CHARS = 10_000
+
+
+@dataclass(frozen=True)
+class NewPhoto:
+    """A picture to add as an item: `image`, `regions`, or both.
+
+    Attributes:
+        id: Id of the new item.
+        image: Bytes of the photo, the path of its file, or the open file.
+        text: Caption that is shown with the photo; it takes no part in the search.
+        uri: URI shown with the item, or None for its id.
+        metadata: JSON values by field name.
+        regions: An npz file of the regions that a detector found in the photo, for an index of a
+            region model.
+    """
+
+    id: Annotated[
+        str,
+        Field(min_length=1, max_length=MAX_ID_CHARS, description="Your own id; stored unchanged."),
+    ]
+    image: Annotated[
+        UploadedFile | None,
+        Field(description="A picture file; in JSON as base64 or a data URL."),
+    ] = None
+    text: Annotated[
+        str | None,
+        Field(description="The text itself, or a caption that is shown with the image."),
+    ] = None
+    uri: Annotated[
+        str | None,
+        Field(
+            max_length=MAX_URI_CHARS,
+            description="Shown with an image; null: the id. Not allowed for texts.",
+        ),
+    ] = None
+    metadata: Annotated[
+        dict[str, Any],
+        # The body of HTTP does not take over the dataclass's own factory.
+        Field(default_factory=dict, description="JSON values by field name, for filters."),
+    ] = field(default_factory=dict[str, Any])
+    regions: Annotated[
+        UploadedFile | None,
+        Field(
+            description=REGIONS_DESCRIPTION
+            + " With the photo or alone; an item without a photo is shown without one."
+        ),
+    ] = None
 
 
 class Item(BaseModel):

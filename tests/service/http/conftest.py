@@ -17,7 +17,7 @@ from PIL import Image
 from aladin_index.changes.item_changer import TimedAddReport
 from aladin_index.changes.writer import AddReport, DeleteReport
 from aladin_index.search.results import TookMs
-from aladin_network.errors import UnknownItemError
+from aladin_network.errors import OverloadedError, UnknownItemError
 from aladin_service.api_key import Scope
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.app import create_app
@@ -92,7 +92,35 @@ async def calibrated(service: Service, calibrated_index: Path) -> AsyncGenerator
         yield client
 
 
-class FakeWorkers:
+class StillWorkers:
+    """Workers without an index, in whatever state a test wants; tests say what they answer."""
+
+    state = WorkersHealth(wanted=1, alive=1, generation=1)
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def health(self) -> WorkersHealth:
+        return self.state
+
+    def refusal(self, queue: QueueName) -> OverloadedError | None:
+        del queue
+        return None
+
+    async def call(self, job: Job[Any]) -> Any:
+        raise NotImplementedError
+
+    async def search(self, job: SearchJob) -> Answered:
+        raise NotImplementedError
+
+
+def empty_answer(body: bytes = b'{"hits":[]}') -> Answered:
+    took_ms = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
+    return Answered(body=body, generation=1, degraded=(), took_ms=took_ms)
+
+
+class FakeWorkers(StillWorkers):
     """Answers every search with no hits, adds and deletes texts; nothing else is there.
 
     Attributes:
@@ -104,29 +132,16 @@ class FakeWorkers:
         self.done: list[object] = []
         self.failure: Exception | None = None
 
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    def health(self) -> WorkersHealth:
-        return WorkersHealth(wanted=1, alive=1, generation=1)
-
     async def search(self, job: SearchJob) -> Answered:
         self._note(job)
-        took_ms = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
-        return Answered(body=b'{"hits":[]}', generation=1, degraded=(), took_ms=took_ms)
-
-    def refusal(self, queue: QueueName) -> None:
-        del queue
+        return empty_answer()
 
     async def call(self, job: Job[Any]) -> Any:
         """Pretend to change the index."""
         self._note(job)
         if isinstance(job, AddItems):
-            report = AddReport(
-                3, {"added": [item.id for item in job.items], "replaced": [], "kept": []}
-            )
-            return TimedAddReport(report=report, decode_ms=0, encode_ms=0, write_ms=0)
+            ids = {"added": [item.id for item in job.items], "replaced": [], "kept": []}
+            return TimedAddReport(report=AddReport(3, ids), decode_ms=0, encode_ms=0, write_ms=0)
         if isinstance(job, DeleteItem) and job.item_id != "nobody":
             return DeleteReport(4, [job.item_id], [])
         raise UnknownItemError("texts", "nobody")

@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-from aladin_index.search.results import TookMs
 from aladin_network.errors import (
     AladinError,
     EngineUnavailableError,
@@ -25,14 +24,12 @@ from aladin_service.http.routes import batch as batches
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob, TermsQuery, TextQuery
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.health import WorkersHealth
-from aladin_service.work.worker import Job
-from tests.service.http.conftest import http_scope, opened, told
+from tests.service.http.conftest import StillWorkers, empty_answer, http_scope, opened, told
 
 pytestmark = pytest.mark.anyio
 
 
-class Gate:
+class Gate(StillWorkers):
     """Workers that answer a query when the test says so, from a line that has an end."""
 
     def __init__(self, line: int) -> None:
@@ -42,16 +39,6 @@ class Gate:
         self.cancelled: list[str] = []
         self.open = False
         self.refuses: AladinError | None = None
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def call(self, job: Job[Any]) -> Any:
-        raise NotImplementedError
-
-    def health(self) -> WorkersHealth:
-        return WorkersHealth(wanted=1, alive=1, generation=1)
 
     def refusal(self, queue: QueueName) -> OverloadedError | None:
         del queue
@@ -80,8 +67,7 @@ class Gate:
             raise
         finally:
             del self.waiting[words]
-        took_ms = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
-        return Answered(json.dumps({"said": words}).encode(), 1, (), took_ms)
+        return empty_answer(json.dumps({"said": words}).encode())
 
     async def until(self, count: int) -> None:
         """Wait until so many queries wait."""

@@ -110,13 +110,6 @@ async def test_every_route_reads_every_form_of_a_picture(
     assert all(answer == answers["plain"] for answer in answers.values())
 
 
-@pytest.mark.parametrize("text", ["!", "AAAAA", "AA=AAA", "é", "\ud800", "data:image/png,AAAA"])
-async def test_other_texts_are_no_base64(text: str) -> None:
-    assert decode_base64("") == b""
-    with pytest.raises(ValueError, match="not base64"):
-        decode_base64(text)
-
-
 @pytest.mark.parametrize("piece", ["A ", "AA\n", "-_\t", "A", "="])
 async def test_a_text_as_long_as_a_body_takes_a_few_times_its_memory(piece: str) -> None:
     text = piece * (4_000_000 // len(piece))
@@ -177,6 +170,8 @@ async def test_pictures_do_not_count(state: ServiceState, name: str, colon: str)
     ):
         with pytest.raises(JsonTooLargeError):
             await fields(state, body)
+    with pytest.raises(InputError, match="Invalid JSON"):  # a picture without an end
+        await fields(state, f'{{"{name}"{colon}"{PICTURE}')
 
 
 @pytest.mark.parametrize(
@@ -194,11 +189,6 @@ async def test_pictures_do_not_count(state: ServiceState, name: str, colon: str)
 async def test_other_values_count(state: ServiceState, body: str) -> None:
     with pytest.raises(JsonTooLargeError):
         await fields(state, body)
-
-
-async def test_a_picture_without_an_end_is_broken_json(state: ServiceState) -> None:
-    with pytest.raises(InputError, match="Invalid JSON"):
-        await fields(state, '{"image": "' + LARGE)
 
 
 @pytest.mark.parametrize("values", ["[],", "0,", '{"a":0},', '"a",', '"",'])
@@ -316,20 +306,17 @@ async def test_a_declared_length_is_a_number_of_bytes_or_nothing(
     assert declared_length({"headers": headers}) == length
 
 
-@pytest.mark.parametrize("declared", ["9" * 5000, "9" * 18, "1000000000"])
-async def test_large_declared_lengths_are_refused(client: httpx.AsyncClient, declared: str) -> None:
-    headers = JSON | {"content-length": declared}
-    refused = await client.post("/v1/search/images", content=b"{}", headers=headers)
-    assert refused.status_code == 413
-
-
-async def test_a_body_that_trickles_in_is_ended(service: Service) -> None:
+async def test_a_body_that_trickles_in_or_declares_too_much_is_ended(service: Service) -> None:
     async def trickle() -> AsyncIterator[bytes]:
         for _ in range(1000):
             yield b" "
             await asyncio.sleep(0.01)
 
     async with service(body_timeout_s=0.2) as client:
+        for declared in ("9" * 5000, "9" * 18, "1000000000"):
+            headers = JSON | {"content-length": declared}
+            large = await client.post("/v1/search/images", content=b"{}", headers=headers)
+            assert large.status_code == 413
         started = time.perf_counter()
         refused = await client.post("/v1/search/images", content=trickle(), headers=JSON)
     assert told(refused)[:2] == (408, "body_timeout")
@@ -487,18 +474,3 @@ async def test_a_form_of_delimiters_is_refused_before_it_is_taken_apart(
     refused = await client.post("/v1/search/images", content=content, headers=kind)
     assert time.process_time() - started < 2
     assert (refused.status_code, says in told(refused)[2]) == (422, True)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "multipart/form-data; boundary=",
-        f"multipart/form-data; boundary={'b' * 100_000}",
-        "multipart/form-data; boundary=é",
-        "application/json; charset=utf-16",
-    ],
-)
-async def test_hostile_content_types_are_refused(client: httpx.AsyncClient, kind: str) -> None:
-    headers = [("content-type", kind.encode("latin-1"))]
-    refused = await client.post("/v1/search/images", content=b"--b--", headers=headers)
-    assert refused.status_code == 422, refused.text

@@ -197,12 +197,6 @@ async def test_the_model_is_listed_under_both_of_its_names(client: httpx.AsyncCl
     assert unknown.json()["error"]["code"] == "model_not_found"
 
 
-async def test_a_service_without_an_index(service: Service, tmp_path: Path) -> None:
-    async with service(index=tmp_path) as client:
-        refused = await client.post("/v1/embeddings", json={"input": "a dog"})
-    assert told(refused)[:2] == (503, "index_not_ready")
-
-
 async def test_a_full_queue_is_waited_for_and_one_without_a_place_refuses_the_whole(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

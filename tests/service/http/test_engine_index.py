@@ -115,20 +115,6 @@ async def test_items_their_photos_and_the_description_are_there(
     assert told(gone)[:2] == (404, "unknown_id")
 
 
-async def test_added_items_are_found_and_deleted_ones_are_not(engine: httpx.AsyncClient) -> None:
-    item = {"items": [{"id": "new", "text": "a yellow bird", "metadata": {"bird": True}}]}
-    added = await engine.post("/v1/items/texts", json=item)
-    assert (added.status_code, added.json()["added"]) == (201, ["new"])
-    again = await engine.post("/v1/items/texts", json=item)
-    assert told(again)[:2] == (409, "duplicate_id")
-    assert [
-        hit["id"] for hit in (await search(engine, "texts", filter={"bird": True}))["hits"]
-    ] == ["new"]
-    assert (await engine.delete("/v1/items/texts/new")).status_code == 200
-    assert (await search(engine, "texts", filter={"bird": True}))["hits"] == []
-    assert (await engine.get("/v1/index")).json()["texts"]["count"] == 12
-
-
 async def test_while_the_engine_is_away_all_is_refused_at_once_and_said_when_to_come_again(
     engine: httpx.AsyncClient, world: EngineWorld
 ) -> None:

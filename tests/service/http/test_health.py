@@ -12,28 +12,20 @@ from aladin_service.http.routes import health
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.health import WorkersHealth
-from tests.service.http.conftest import opened, told
+from tests.service.http.conftest import StillWorkers, opened, told
 
 pytestmark = pytest.mark.anyio
 
 
-class StandInWorkers:
-    """Workers in whatever health a test wants; a job of theirs never ends."""
+class IdleWorkers(StillWorkers):
+    """A job of theirs never ends."""
 
-    state = WorkersHealth(wanted=2, alive=2, generation=3)
     calls = 0
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
 
     async def call(self, job: object) -> object:
         del job
         self.calls += 1
         return await asyncio.Event().wait()
-
-    def health(self) -> WorkersHealth:
-        return self.state
 
 
 def state_of(wanted: int, alive: int, generation: int | None, **more: Any) -> WorkersHealth:
@@ -48,9 +40,8 @@ async def test_readiness_follows_workers_engine_and_index_and_liveness_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(health, "_OPEN_S", 0.01)
-    workers = StandInWorkers()
+    workers, ready = IdleWorkers(), state_of(2, 2, 3)
     app = create_app(workers, ServiceSettings(), Metrics())  # pyright: ignore[reportArgumentType]
-    ready = workers.state
     async with opened(app) as client:
         for state, code, words in (
             (state_of(2, 1, 3), "workers_missing", "1 of 2 workers are available"),

@@ -30,22 +30,13 @@ SEARCHES: list[tuple[Any, str]] = [
     ({"text": "a", "k": 0}, "k: Input should be greater than or equal to 1"),
     ({"text": "a", "k": 10**9}, "k: Input should be less than or equal to 1000"),
     ({"text": "a", "k": "10"}, "k: Input should be a valid integer"),
-    ({"text": "a", "k": True}, "k: Input should be a valid integer"),
-    ({"text": "a", "k": 2.5}, "k: Input should be a valid integer"),
     ({"text": "a", "k": None}, "k: Input should be a valid integer"),
     ({"text": "a", "offset": -1}, "offset: "),
-    ({"text": "a", "offset": 10**6}, "offset: "),
     ({"text": "a", "candidates": 0}, "candidates: expected a whole number from 1 to 10,000"),
-    ({"text": "a", "candidates": 10_001}, "candidates: expected a whole number"),
     ({"text": "a", "candidates": "some"}, "candidates: expected a whole number"),
-    ({"text": "a", "timeout_ms": 0}, "timeout_ms: Input should be greater than 0"),
     ({"text": "a", "fusion": 1.5}, "fusion: Input should be less than or equal to 1"),
-    ({"text": "a", "min_probability": -0.1}, "min_probability: Input should be greater than"),
     ({"text": "a", "min_probability": 0.5}, "the index is not calibrated"),
-    ({"text": "a", "sort": ""}, "sort: String should have at least 1 character"),
     ({"text": "a", "rerank": "yes"}, "rerank: Input should be a valid boolean"),
-    ({"text": "a", "lexical": 1.5}, "lexical"),
-    ({"text": "a", "filter": "year"}, "filter: "),
     ({"text": "a", "filter": {"number": {"about": 3}}}, "about"),
     ({"text": "a", "filter": {"number": {"in": 3}}}, "filter field 'number': in takes a list"),
     ({"text": "a", "filter": {"or": [{"number": None}]}}, "'number': expected text"),
@@ -59,25 +50,21 @@ SEARCHES: list[tuple[Any, str]] = [
     ({"id": "plain", "lexical": 0.5}, "lexical: expected a query of one text"),
     ({"box": BOX}, "got none"),
     (DOG | {"box": BOX}, "box: expected a photo beside it, by image or id, got text"),
-    ({"id": "plain", "box": [BOX, BOX]}, "box"),
     ({"id": "plain", "box": BOX * 2}, "box"),
     ({"id": "plain", "box": [0, 0, 1.2, 1]}, "box"),
     ({"id": "plain", "box": [0.5, 0, 0.5, 1]}, "expected x0 < x1 and y0 < y1"),
     ({"id": "plain", "box": ["0", "0", "1", "1"]}, "box"),
-    ({"id": "plain", "box": "0,0,1,1"}, "box"),
     ({"id": "plain#0", "box": BOX}, "box: expected a photo to take a part of, got 'plain#0'"),
     ({"id": "plain", "box": BOX, "min_probability": 0.5}, "min_probability"),
     ({"all": [{"id": "plain"}], "box": BOX}, "got box beside all, not or like"),
     ({"all": [DOG | {"box": BOX}]}, "expected a photo beside it"),
     ({"all": []}, "or the terms of a query, got none"),
-    ({"all": DOG}, "all"),
     ({"all": [DOG | {"weight": 0}]}, "weight"),
     ({"all": [{}] * 100_000}, "all.0: expected exactly one of text, image, id"),
     ({"all": [DOG] * 9}, "all: List should have at most 8 items"),
     ({"all": [DOG], "lexical": 0.5}, "lexical: expected a query of one text"),
     ({"all": [DOG], "min_probability": 0.5}, "min_probability"),
     ({"not": [DOG]}, "expected a term in all or like beside it, got none"),
-    ({"not_": [DOG]}, "not_"),
     ({"like": ["x"] * 100_000}, "like: List should have at most 64 items"),
     ({"like": [1] * 64}, "like.0: Input should be a valid string"),
 ]
@@ -87,7 +74,6 @@ LONG_TEXT = "dog " * 600
 
 # Of GET: path, parameters, status, code, a part of the message.
 QUESTIONS: list[tuple[str, dict[str, Any], int, str, str]] = [
-    ("/v1/items/images", {"limit": 0}, 422, "invalid_field", "limit"),
     ("/v1/items/images", {"limit": 201}, 422, "invalid_field", "limit"),
     ("/v1/items/images", {"order": "up"}, 422, "invalid_field", "order"),
     ("/v1/items/images", {"filter": "{"}, 422, "invalid_field", "filter: not JSON"),
@@ -107,7 +93,7 @@ QUESTIONS: list[tuple[str, dict[str, Any], int, str, str]] = [
     ("/v1/images/plain%00.png", {}, 404, "unknown_id", ""),
     *(
         ("/v1/images/plain", {"size": size}, 422, "invalid_field", "size")
-        for size in ("0", "-1", "15", "2049", "1000000000", "big", "1.5", "")
+        for size in ("-1", "15", "2049", "big", "")
     ),
     (DRAW, {"text": "a", "id": "nobody"}, 404, "unknown_id", "nobody"),
     (DRAW, {"query_id": "nobody", "id": "plain"}, 404, "unknown_id", "nobody"),
@@ -156,7 +142,6 @@ ITEMS: list[tuple[str, object, int, str, str]] = [
     ("images", {"id": "a", "image": NO_PHOTO}, 415, "not_an_image", "item 'a'"),
     ("images", {"image": NO_PHOTO}, 422, "invalid_field", "id: Field required"),
     ("images", {"id": "\0", "image": NO_PHOTO}, 422, "invalid_field", "control characters"),
-    ("texts", {"id": "", "text": "a"}, 422, "invalid_field", "id: "),
     ("texts", {"id": 7, "text": "a"}, 422, "invalid_field", "id: "),
     ("texts", {"id": "a" * 1001, "text": "a"}, 422, "invalid_field", "id: "),
     ("texts", {"id": "a\nb", "text": "a"}, 422, "invalid_field", "control characters"),
@@ -205,9 +190,7 @@ RERANKED: list[tuple[dict[str, Any], int, str]] = [
     ({"query": " "}, 422, "query: the text is empty"),
     ({"query": "a" * 2001}, 422, "at most 2000"),
     ({"documents": ["", " "]}, 422, "documents[0]: the text is empty"),
-    ({"documents": ["", {"id": "nobody"}]}, 422, "documents[0]: the text is empty"),
     ({"documents": [3]}, 422, "documents[0]: expected a text, or an object"),
-    ({"documents": [{"text": "a", "id": "b"}]}, 422, "got text and id"),
     ({"documents": [{"id": "i" * 4097}]}, 422, "documents[0].id: expected at most 4096"),
     ({"documents": [{"image": NO_PHOTO}]}, 415, "documents[0]: not an image"),
     ({"query": {"image": NO_PHOTO}}, 415, "query: not an image"),
@@ -217,7 +200,6 @@ RERANKED: list[tuple[dict[str, Any], int, str]] = [
     ({"top_n": -1}, 422, "top_n"),
     ({"max_tokens_per_doc": 0}, 422, "max_tokens_per_doc"),
     ({"rank_fields": ["text"]}, 422, "rank_fields: unknown"),
-    ({"documents": [{"image": "https://x.test/a"}]}, 422, "does not fetch photos"),
 ]
 
 # Of POST /v1/embeddings: body, status, code, the parameter that OpenAI's clients name, a part.
@@ -227,14 +209,12 @@ EMBEDDED: list[tuple[dict[str, Any], int, str, str, str]] = [
     ({"input": []}, 422, "invalid_field", "input", "expected 1 to 1000"),
     ({"input": ["a"] * 1001}, 422, "invalid_field", "input", "got 1001"),
     ({"input": [1, 2, 3]}, 422, "invalid_field", "input", "token ids are not accepted"),
-    ({"input": [[1, 2], [3]]}, 422, "invalid_field", "input", "token ids are not accepted"),
     ({"input": [" ", ""]}, 422, "invalid_field", "input[0]", "the text is empty"),
     ({"input": [{"id": "plain"}]}, 422, "invalid_field", "input[0]", "unknown field 'id'"),
     ({"input": [{"text": "a", "image": "b"}]}, 422, "invalid_field", "input[0]", "text and image"),
     ({"input": [{"image": 3}]}, 422, "invalid_field", "input[0].image", "a string, got a number"),
     ({"input": [None]}, 422, "invalid_field", "input[0]", "got null"),
     ({"input": ["data:image/png;base64,???"]}, 422, "invalid_field", "input[0]", "a data URL"),
-    ({"input": ["a", {"image": URL}]}, 422, "invalid_field", "input[1]", "does not fetch photos"),
     (
         {"input": ["a", {"type": "image_url", "image_url": {"url": URL}}]},
         422,
@@ -402,11 +382,13 @@ async def test_every_route_with_a_body_refuses_what_is_no_object_of_its_fields(
             assert (large.status_code, "limit of 1024 bytes" in large.text) == (413, True), path
 
 
-@pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=other"])
-async def test_a_malformed_form(client: httpx.AsyncClient, kind: str) -> None:
-    refused = await client.post(
-        "/v1/search/images", content=b"--x\r\nbroken", headers={"content-type": kind}
+@pytest.mark.parametrize("boundary", [None, "", "other", "b" * 100_000, "é"])
+async def test_a_malformed_form(client: httpx.AsyncClient, boundary: str | None) -> None:
+    kind = (
+        "multipart/form-data" if boundary is None else f"multipart/form-data; boundary={boundary}"
     )
+    headers = [("content-type", kind.encode("latin-1"))]
+    refused = await client.post("/v1/search/images", content=b"--x\r\nbroken", headers=headers)
     assert told(refused)[:2] == (422, "invalid_field")
 
 

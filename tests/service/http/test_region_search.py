@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import pickle
 import shutil
-import zipfile
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
@@ -199,38 +197,22 @@ async def test_regions_and_photos_are_remembered_apart(
 
 def zipped(**arrays: Any) -> bytes:
     target = io.BytesIO()
-    np.savez(target, **arrays)
+    np.savez_compressed(target, **arrays)
     return target.getvalue()
-
-
-def bomb() -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("vectors.npy", bytes(2**24))
-    return target.getvalue()
-
-
-VECTORS = np.ones((2, DIM), np.float32)
-OUTSIDE = {"boxes": [[0, 0, 700, 9]] * 2, "image_size": [640, 480]}
 
 
 @pytest.mark.parametrize(
     ("data", "status", "words"),
     [
         (b"PK\x03\x04 nothing", 422, "cannot be read as an npz file"),
-        (b"", 422, "cannot be read as an npz file"),
-        (pickle.dumps({"vectors": [1]}), 422, "cannot be read as an npz file"),
-        (zipped(vectors=np.array([{}], dtype=object)), 422, "expected numbers, got object"),
-        (zipped(vectors=VECTORS * np.nan), 422, "expected finite numbers"),
-        (zipped(vectors=VECTORS * np.float32(3e38)), 422, "expected numbers up to 1e+09"),
-        (zipped(vectors=VECTORS[:, :9]), 422, f"expected {DIM} numbers a region"),
-        (zipped(vectors=VECTORS[:0]), 422, "expected at least one region"),
+        (
+            zipped(vectors=np.ones((2, DIM - 1), np.float32)),
+            422,
+            f"expected {DIM} numbers a region",
+        ),
         (zipped(vectors=np.ones((101, DIM), np.float32)), 422, "at most 100 regions, got 101"),
-        (zipped(vectors=VECTORS, **OUTSIDE), 422, "expected inside the photo"),
-        (zipped(vectors=VECTORS, boxes=[[0.5, 0, 0.1, 1]] * 2), 422, "x0 <= x1"),
-        (zipped(vectors=VECTORS, labels=["one"]), 422, "labels: expected 2, got 1"),
         (bytes(8 * 2**20 + 1), 413, "expected at most 8388608 bytes, got 8388609"),
-        (bomb(), 413, "expected at most 8388608 bytes unpacked"),
+        (zipped(vectors=np.zeros(2**24, np.uint8)), 413, "at most 8388608 bytes unpacked"),
     ],
 )
 async def test_hostile_regions_are_refused(

@@ -195,17 +195,6 @@ def test_an_answer_that_is_read_slowly_arrives() -> None:
         assert len(rest(client)) > LARGE
 
 
-def test_connections_count_again_once_they_are_closed() -> None:
-    with serving(max_connections=2) as (connect, server):
-        with connect(), connect():
-            wait_for(server, 2)
-            with connect() as third:
-                third.sendall(GET)
-                assert status(rest(third)) == 503
-        wait_for(server, 0)
-        assert status(ask(connect)) == 200
-
-
 @pytest.mark.parametrize("sent", [b"", HALF_HEAD, HALF_BODY])
 def test_one_client_cannot_take_the_connections_of_the_others(sent: bytes) -> None:
     limits = {"max_connections": 20, "max_connections_per_client": 3}

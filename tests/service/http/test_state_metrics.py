@@ -6,10 +6,7 @@ import asyncio
 import json
 import mmap
 import os
-import signal
-import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +19,8 @@ from aladin_network.errors import IndexNotReadyError, OverloadedError
 from aladin_service.http import state_metrics
 from aladin_service.http.state_metrics import StateMetrics, StateNow, process_memory, render_state
 from aladin_service.work.health import WorkersHealth
-from tests.service.http.conftest import Service
+from benchmarks.lib.service_process import ServiceProcess
+from tests.service.http.conftest import Service, StillWorkers
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -128,8 +126,10 @@ def test_a_state_is_written_as_it_is() -> None:
     assert set(build) == {"version", "python", "torch", "faiss"}
 
 
-class BusyWorkers:
+class BusyWorkers(StillWorkers):
     """Workers that answer the first call, and then do what a test says."""
+
+    state = HEALTH
 
     def __init__(self, error: Exception | None) -> None:
         self._answers: list[object] = ["the index"]
@@ -143,9 +143,6 @@ class BusyWorkers:
         if self.error is not None:
             raise self.error
         return await asyncio.Event().wait()
-
-    def health(self) -> WorkersHealth:
-        return HEALTH
 
 
 @pytest.mark.anyio
@@ -197,31 +194,21 @@ def test_filled_pages_are_own_memory_and_a_mapped_file_is_shared(tmp_path: Path)
 def test_every_search_is_counted_and_logged_once_whichever_worker_did_it(
     index_folder: Path, tmp_path: Path
 ) -> None:
-    command: list[str | Path] = [Path(sys.executable).with_name("aladin"), "serve", index_folder]
-    command += ["--port", "0", "--workers", "2", "--log-format", "json"]
     log = tmp_path / "log"
-    with log.open("wb") as messages:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages)
-    try:
-        until = time.monotonic() + 60
-        while "http://127.0.0.1:" not in (text := log.read_text()):
-            assert process.poll() is None and time.monotonic() < until, text
-            time.sleep(0.1)
-        url = "http://127.0.0.1:" + text.partition("http://127.0.0.1:")[2].partition(";")[0]
+    options = ["--workers", "2", "--log-format", "json"]
+    with ServiceProcess(index_folder, options, log=log) as service:
 
         def ask(number: int) -> str:
             body = {"text": f"a dog {number}"}
-            answer = httpx.post(f"{url}/v1/search/images", json=body, timeout=60)
+            answer = httpx.post(f"{service.url}/v1/search/images", json=body, timeout=60)
             assert answer.status_code == 200
             return answer.headers["X-Request-ID"]
 
         with ThreadPoolExecutor(4) as clients:
             ids = list(clients.map(ask, range(40)))
-        samples = read(httpx.get(f"{url}/metrics").text)
-        assert httpx.get(f"{url}/readyz").json()["workers"] == {"wanted": 2, "alive": 2}
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        samples = read(httpx.get(f"{service.url}/metrics").text)
+        workers = httpx.get(f"{service.url}/readyz").json()["workers"]
+    assert workers == {"wanted": 2, "alive": 2}
     route = {"method": "POST", "route": "/v1/search/images"}
     assert value(samples, "http_requests_total", **route, status="200") == 40
     assert value(samples, "search_stage_duration_seconds_count", stage="total") == 40

@@ -37,7 +37,6 @@ class WriteRecord:
 
 
 async def write_record(request: Request) -> WriteRecord:
-    """Return the record of a request whose route needs the scope "write"."""
     return request.state.write_record
 
 

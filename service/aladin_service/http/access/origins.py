@@ -87,7 +87,6 @@ def _is_own(origin: str, host: str | None) -> bool:
 
 
 def check_origins(origins: Collection[str]) -> None:
-    """Check the origins of a setting."""
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):
             raise ConfigError(

@@ -61,7 +61,6 @@ class ClientBuckets:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def of(self, address: str) -> TokenBucket:
-        """Return a client's bucket."""
         who = client_network(address)
         bucket = self._buckets.get(who)
         if bucket is None:

@@ -137,7 +137,6 @@ class _Asked(NamedTuple):
 
 
 async def read_embeddings_body(request: Request, service: Service) -> _Asked:
-    """Read a request for embeddings."""
     read = await read_json_object(request, service, many=True)
     given = read.fields.get("input")
     inputs: object = given if isinstance(given, list) else [given]

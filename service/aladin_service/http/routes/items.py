@@ -11,7 +11,7 @@ from pydantic import ConfigDict, FailFast, Field, ValidationError
 
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.search.request import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION, Upload
+from aladin_index.search.request import MAX_ASKED_ID_CHARS
 from aladin_network.errors import InputError
 from aladin_network.types import OnDuplicate, Target
 from aladin_service.http.access.audit import Audit
@@ -20,15 +20,14 @@ from aladin_service.http.bodies import Body, StrictBody, read_body, request_docs
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, WritableService
-from aladin_service.search.answers import Added, AddTookMs, Deleted, Item
+from aladin_service.search.answers import Added, AddTookMs, Deleted, Item, NewPhoto
 from aladin_service.work.jobs import AddItems, DeleteItem, GetItem
 
 MAX_ITEMS = 100
-MAX_ID_CHARS = 1000
-MAX_URI_CHARS = 10_000
 
 
-class NewItem(StrictBody):
+# The dataclass is frozen; the model that takes over its fields need not be.
+class NewItem(StrictBody, NewPhoto):  # pyright: ignore[reportGeneralTypeIssues]
     """An item to add: an image with `image` or `regions`, or a text with `text`."""
 
     model_config = ConfigDict(
@@ -39,31 +38,7 @@ class NewItem(StrictBody):
         },
     )
 
-    id: str = Field(
-        min_length=1, max_length=MAX_ID_CHARS, description="Your own id; stored unchanged."
-    )
-    image: Upload | None = Field(
-        default=None, description="A picture file; in JSON as base64 or a data URL."
-    )
-    regions: Upload | None = Field(
-        default=None,
-        description=REGIONS_DESCRIPTION
-        + " With the photo or alone; an item without a photo is shown without one.",
-    )
-    text: str | None = Field(
-        default=None, description="The text itself, or a caption that is shown with the image."
-    )
-    uri: str | None = Field(
-        default=None,
-        max_length=MAX_URI_CHARS,
-        description="Shown with an image; null: the id. Not allowed for texts.",
-    )
-    metadata: dict[str, Any] = Field(
-        default_factory=dict[str, Any], description="JSON values by field name, for filters."
-    )
-
     def image_item(self) -> ImageItem:
-        """Return the item as an image to add."""
         if self.image is None and self.regions is None:
             raise InputError(f"item {self.id!r}: an image item requires an image")
         return ImageItem(
@@ -71,12 +46,11 @@ class NewItem(StrictBody):
             uri=self.id if self.uri is None else self.uri,
             text=self.text,
             metadata=self.metadata,
-            upload=None if self.image is None else UploadedPhoto(self.image),
-            region_file=self.regions,
+            upload=None if self.image is None else UploadedPhoto(cast(bytes, self.image)),
+            region_file=cast(bytes | None, self.regions),
         )
 
     def text_item(self) -> TextItem:
-        """Return the item as a text to add."""
         if self.text is None:
             raise InputError(f"item {self.id!r}: a text item requires text")
         if any(part is not None for part in (self.image, self.regions, self.uri)):

@@ -1,6 +1,6 @@
-"""Pictures: the photos of the index, and the evidence for a score, drawn.
+"""Photos of the index, and the evidence for a score, drawn and in numbers.
 
-Each has an ETag, so that a picture that a client already has is not sent again.
+Each picture has an ETag, so that one that a client already has is not sent again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_bytes import PhotoBytes
+from aladin_service.search.answers import WordMapsAnswer
 from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
-from aladin_service.work.jobs import DrawEvidence, ReadPhoto
+from aladin_service.work.jobs import DrawEvidence, MapEvidence, ReadPhoto
 
 router = ServiceRouter(prefix="/v1")
 
@@ -76,7 +77,6 @@ async def get_photo(
 
 
 def check_size(service: ServiceState, size: int | None) -> None:
-    """Check the size of a photo that is asked for."""
     largest = service.settings.max_photo_size_px
     if size is not None and size > largest:
         raise InputError(f"size: at most {largest} px, got {size}")
@@ -102,7 +102,6 @@ class ExplainBody(StrictBody, Asked):  # pyright: ignore[reportGeneralTypeIssues
         return self
 
     def query(self) -> PhotoQuery | RegionsQuery:
-        """Return the photo, or its regions."""
         box = None if self.box is None else check_box(self.box)
         image = None if self.image is None else cast(bytes, self.image)
         if self.regions is not None:
@@ -112,7 +111,6 @@ class ExplainBody(StrictBody, Asked):  # pyright: ignore[reportGeneralTypeIssues
 
 
 async def read_explain_body(request: Request, service: Service) -> ExplainBody:
-    """Read a request with a photo, JSON or multipart."""
     body = await read_body(request, service, json_fields=("box",))
     validate, strict = ExplainBody.model_validate, body.kind == "json"
     try:
@@ -121,10 +119,10 @@ async def read_explain_body(request: Request, service: Service) -> ExplainBody:
         raise invalid_input(error) from None
 
 
-ExplainedBody = Annotated[ExplainBody, Depends(read_explain_body)]
-EXPLAIN_SCHEMA = ExplainBody.model_json_schema()
+_ExplainedBody = Annotated[ExplainBody, Depends(read_explain_body)]
+_EXPLAIN_DOCS = request_docs(ExplainBody.model_json_schema(), form_title="ExplainForm")
 
-ExplainedId = Annotated[
+_ExplainedId = Annotated[
     str,
     Query(
         max_length=MAX_ASKED_ID_CHARS,
@@ -132,8 +130,8 @@ ExplainedId = Annotated[
         " part of a photo.",
     ),
 ]
-ExplainedText = Annotated[str | None, Query(description="Words, against a photo of the index.")]
-ExplainedQueryId = Annotated[
+_ExplainedText = Annotated[str | None, Query(description="Words, against a photo of the index.")]
+_ExplainedQueryId = Annotated[
     str | None,
     Query(max_length=MAX_ASKED_ID_CHARS, description="Instead of `text`: an item of the index."),
 ]
@@ -152,10 +150,10 @@ async def read_box(
     return None if box is None else parse_box(box)
 
 
-ExplainedBox = Annotated[Box | None, Depends(read_box)]
+_ExplainedBox = Annotated[Box | None, Depends(read_box)]
 
 
-def pair_query(
+def _pair_query(
     text: str | None, query_id: str | None, box: Box | None = None
 ) -> TextQuery | ItemQuery:
     """Return the query of a pair: a text, or an item of the index or a part of its photo."""
@@ -180,10 +178,10 @@ def pair_query(
 async def explain(
     request: Request,
     service: Service,
-    id: ExplainedId,
-    box: ExplainedBox,
-    text: ExplainedText = None,
-    query_id: ExplainedQueryId = None,
+    id: _ExplainedId,
+    box: _ExplainedBox,
+    text: _ExplainedText = None,
+    query_id: _ExplainedQueryId = None,
     if_none_match: _IfNoneMatch = None,
 ) -> Response:
     """Draw which word of a text matches which region of a photo, with the scores.
@@ -194,7 +192,7 @@ async def explain(
     The numbers are also in the file itself, as JSON in its text chunk `aladin-evidence`.
     """
     known = _known_versions(if_none_match)
-    return await _draw(request, service, DrawEvidence(pair_query(text, query_id, box), id, known))
+    return await _draw(request, service, DrawEvidence(_pair_query(text, query_id, box), id, known))
 
 
 @router.post(
@@ -203,12 +201,51 @@ async def explain(
     operation_id="draw_evidence_of_photo",
     summary="Draw the evidence for an uploaded photo",
     response_class=Response,
-    openapi_extra=request_docs(EXPLAIN_SCHEMA, form_title="ExplainForm"),
+    openapi_extra=_EXPLAIN_DOCS,
     responses={200: _PNG_DOCS, **error_docs(403, 404, 408, 413, 415, 422, 429, 503)},
 )
-async def explain_photo(request: Request, body: ExplainedBody, service: Service) -> Response:
+async def explain_photo(request: Request, body: _ExplainedBody, service: Service) -> Response:
     """Draw the evidence for a photo that is not in the index and a text that is; see `GET`."""
     return await _draw(request, service, DrawEvidence(body.query(), body.id))
+
+
+@router.get(
+    "/explain",
+    tags=["search"],
+    summary="Map the evidence for a hit",
+    responses=error_docs(404, 413, 422, 429, 503),
+)
+async def map_evidence(
+    request: Request,
+    service: Service,
+    id: _ExplainedId,
+    box: _ExplainedBox,
+    text: _ExplainedText = None,
+    query_id: _ExplainedQueryId = None,
+) -> WordMapsAnswer:
+    """Compare each word of a text with every region of a photo, or each region in a box.
+
+    The tokens of a word are joined: its numbers are their sums. The words' scores add up to the
+    alignment score. With a box of a photo and another photo, the regions inside the box are
+    compared in place of words.
+    """
+    job = MapEvidence(_pair_query(text, query_id, box), id)
+    return await until_disconnect(request, service.workers.call(job))
+
+
+@router.post(
+    "/explain",
+    tags=["search"],
+    summary="Map the evidence for an uploaded photo",
+    openapi_extra=_EXPLAIN_DOCS,
+    responses=error_docs(403, 404, 408, 413, 415, 422, 429, 503),
+)
+async def map_evidence_of_photo(
+    request: Request, body: _ExplainedBody, service: Service
+) -> WordMapsAnswer:
+    """Compare a text of the index with a photo that is not in it, or a photo with a part of it."""
+    job = MapEvidence(body.query(), body.id)
+    return await until_disconnect(request, service.workers.call(job))
 
 
 async def _draw(request: Request, service: ServiceState, job: DrawEvidence) -> Response:
@@ -218,7 +255,6 @@ async def _draw(request: Request, service: ServiceState, job: DrawEvidence) -> R
 
 
 def _known_versions(if_none_match: str | None) -> frozenset[str]:
-    """Return the versions that a client has."""
     return frozenset(_ETAG.findall(if_none_match or ""))
 
 

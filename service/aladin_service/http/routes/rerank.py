@@ -165,7 +165,6 @@ class _Asked(NamedTuple):
 
 
 async def read_rerank_body(request: Request, service: Service) -> _Asked:
-    """Read a request to re-rank."""
     read = await read_json_object(request, service, many=True)
     listed: object = read.fields.get("documents")
     if isinstance(listed, dict):  # vLLM's object of the parts of a message

@@ -186,7 +186,6 @@ class SearchGate:
     """
 
     def __init__(self, app: ASGIApp, workers: Workers) -> None:
-        """Wrap an application."""
         self._app = app
         self._workers = workers
         # Access control lets no other method pass.
@@ -195,7 +194,6 @@ class SearchGate:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
         route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
         if route is None:
             await self._app(scope, receive, send)
