@@ -35,7 +35,6 @@ class CheckError(Exception):
 
 
 def run(command: Sequence[str], timeout_s: float = 120) -> str:
-    """Run a command and return its output."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -49,7 +48,6 @@ def run(command: Sequence[str], timeout_s: float = 120) -> str:
 
 
 def succeeds(*command: str) -> bool:
-    """Return whether a command exists and succeeds."""
     return shutil.which(command[0]) is not None and not subprocess.call(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -76,7 +74,6 @@ class Docker:
         log: Path,
         mounts: Sequence[str],
     ) -> None:
-        """Build an image."""
         if mounts:
             raise CheckError(
                 "Docker cannot mount this machine's folders during a build: run without --host-pip"
@@ -118,11 +115,9 @@ class Podman(Docker):
         return None if found is None else (*self.inside, *self._environment, found)
 
     def has(self, image: str) -> bool:
-        """Return whether an image exists."""
         return succeeds(*self.command, "image", "exists", image)
 
     def pull(self, image: str) -> None:
-        """Fetch an image."""
         # Podman does not accept a tag and a digest together, so the digest alone is used.
         by_digest = re.sub(r":[^:@/]+@", "@", image)
         run([*self._environment, "podman", "pull", f"docker.io/library/{by_digest}"], 600)

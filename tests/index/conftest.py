@@ -30,7 +30,7 @@ from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
 from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_network.types import TARGETS, NullProgress, TokenDtype
 from tests.index.corrections import correction_of
-from tests.index.written import write_index
+from tests.index.written import made_up, write_index
 
 TEXTS = [
     "a small red circle above a striped blue square",
@@ -202,32 +202,10 @@ def make_collection(tmp_path: Path) -> Iterator[MakeCollection]:
 MakeItems = Callable[..., ItemBatch]
 
 
-@pytest.fixture(scope="session")
-def made_up() -> MakeItems:
-    """Returns a function that makes up items to add: ``made_up(["a", "b"], seed=3, n=[1, 2])``.
-
-    Embeddings and tokens fit `tiny_checkpoint`. The same id and seed give the same item.
-    """
-
-    def make(ids: Sequence[str], seed: int = 0, **metadata: Sequence[Any]) -> ItemBatch:
-        embeddings, tokens, items = [], [], []
-        for place, item_id in enumerate(ids):
-            random = np.random.default_rng([seed, *item_id.encode()])
-            vectors = random.standard_normal((1 + int(random.integers(1, 6)), 16))
-            embeddings.append(vectors[0] / np.linalg.norm(vectors[0]))
-            words = vectors[1:, :8]
-            tokens.append(words / np.linalg.norm(words, axis=1, keepdims=True))
-            described = {name: values[place] for name, values in metadata.items()}
-            plain = StoredItem(-1, item_id, None, None, f"{item_id} {seed}", None, None, None, {})
-            items.append(plain._replace(metadata=described))
-        return ItemBatch(
-            items=items,
-            embeddings=np.array(embeddings, dtype=np.float32),
-            tokens=np.concatenate(tokens).astype(np.float32),
-            lengths=np.array([len(each) for each in tokens], dtype=np.int64),
-        )
-
-    return make
+@pytest.fixture(scope="session", name="made_up")
+def _made_up() -> MakeItems:
+    """`made_up`."""
+    return made_up
 
 
 @pytest.fixture(scope="session")

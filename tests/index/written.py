@@ -1,10 +1,12 @@
-"""Indexes of given encodings, written without a network."""
+"""Made-up items, and indexes of given encodings, written without a network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from aladin_index.encode.encoded import ItemBatch
 from aladin_index.format.disk import only_builder
@@ -15,10 +17,34 @@ from aladin_index.generations.writer import (
     install_model,
     write_generation,
 )
+from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.types import Target, TokenDtype
+
+
+def made_up(ids: Sequence[str], seed: int = 0, **metadata: Sequence[Any]) -> ItemBatch:
+    """Make up items to add: ``made_up(["a", "b"], seed=3, n=[1, 2])``.
+
+    Embeddings and tokens fit `tiny_checkpoint`. The same id and seed give the same item.
+    """
+    embeddings, tokens, items = [], [], []
+    for place, item_id in enumerate(ids):
+        random = np.random.default_rng([seed, *item_id.encode()])
+        vectors = random.standard_normal((1 + int(random.integers(1, 6)), 16))
+        embeddings.append(vectors[0] / np.linalg.norm(vectors[0]))
+        words = vectors[1:, :8]
+        tokens.append(words / np.linalg.norm(words, axis=1, keepdims=True))
+        described = {name: values[place] for name, values in metadata.items()}
+        plain = StoredItem(-1, item_id, None, None, f"{item_id} {seed}", None, None, None, {})
+        items.append(plain._replace(metadata=described))
+    return ItemBatch(
+        items=items,
+        embeddings=np.array(embeddings, dtype=np.float32),
+        tokens=np.concatenate(tokens).astype(np.float32),
+        lengths=np.array([len(each) for each in tokens], dtype=np.int64),
+    )
 
 
 def write_index(

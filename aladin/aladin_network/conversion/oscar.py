@@ -99,7 +99,6 @@ class OscarConfig:
 
 
 def read_oscar_config(folder: Path) -> OscarConfig:
-    """Read ``config.json``."""
     path = folder / CONFIG
     try:
         config = parse_config(OscarConfig, _read_json(path), str(path))

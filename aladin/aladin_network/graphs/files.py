@@ -62,7 +62,6 @@ class GraphManifest:
 
 
 def graph_path(checkpoint: Path, modality: Modality) -> Path:
-    """Return the path of the graph of a tower."""
     return checkpoint / GRAPHS / f"{modality}.onnx"
 
 

@@ -117,7 +117,6 @@ class Catalogue:
         return digest.hexdigest()
 
     def close(self) -> None:
-        """Close the database."""
         self._connection.close()
 
 

@@ -81,12 +81,10 @@ class Shard:
     format: ShardFormat
 
     def array(self, name: str) -> NDArray[Any]:
-        """Map one of the arrays."""
         mapped: NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
         return mapped
 
     def tokens(self) -> PackedTokens:
-        """Map the tokens."""
         arrays = {
             array.field: self.array(FILE_OF[array.field]) for array in self.format.codec.arrays
         }
@@ -225,7 +223,6 @@ class _ShardFiles(ExitStack):
         }
 
     def append(self, rows: Sequence[int], encoding: Encoding) -> None:
-        """Write the encodings of the items of some rows."""
         self._rows.append(np.array(rows))
         self._embeddings.append(encoding.embedding)
         self._lengths.append(encoding.mask.sum(axis=1))

@@ -72,7 +72,6 @@ T = TypeVar("T")
 
 
 def changes_folder(root: Path, generation: int) -> Path:
-    """Return the folder of a generation's changes."""
     return root / CHANGES / f"{generation:06d}"
 
 
@@ -272,7 +271,6 @@ class AddedItems:
         return lines
 
     def _lines(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """Return the result of a statement."""
         return self._run(lambda connection: connection.execute(statement, values).fetchall())
 
     def _run(

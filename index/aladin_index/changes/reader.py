@@ -244,7 +244,6 @@ class ChangesReader:
     def _follow(
         self, added: int, encodings: list[tuple[int, bytes, int]], removed: list[tuple[int, int]]
     ) -> CollectionChanges:
-        """Return the changes with those that were read."""
         if [line[0] for line in encodings] != list(range(added, added + len(encodings))):
             raise IndexCorruptError(self._path, f"expected rows from {added} on without a gap")
         if encodings:

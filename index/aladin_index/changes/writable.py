@@ -104,7 +104,6 @@ class WritableGeneration:
         return None
 
     def close(self) -> None:
-        """Close the databases."""
         for collection in self._collections.values():
             collection.close()
         os.close(self._descriptor)
@@ -143,7 +142,6 @@ class WritableCollection:
         return self._connection is None or self._identity == identity_at(self.database)
 
     def close(self) -> None:
-        """Close the databases."""
         self._base.close()
         if self._connection is not None:
             self._connection.close()

@@ -108,7 +108,6 @@ class ChangesWriter:
         self._live: WritableGeneration | None = None
 
     def close(self) -> None:
-        """Close the databases."""
         with self._lock:
             self._close()
 

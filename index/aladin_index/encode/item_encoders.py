@@ -213,9 +213,7 @@ class ItemEncoder(Protocol):
         """Number of items that are decoded and encoded together, or None for a whole batch."""
         ...
 
-    def read(self, item: Any) -> Any:
-        """Read the data of an item."""
-        ...
+    def read(self, item: Any) -> Any: ...
 
     def decode(self, item: Any, data: Any) -> Prepared:
         """Convert the data of an item to the network's input."""

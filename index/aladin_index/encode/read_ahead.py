@@ -130,7 +130,6 @@ class _Stream:
         self._threads, self._turns = StageSeconds(), threading.Semaphore(encoder.callers)
 
     def encode(self, items: Sequence[SourceItem]) -> StreamedItems:
-        """Read, decode and encode items."""
         found = [self._prepared(item) for item in items]
         usable = [each for each in found if isinstance(each, Prepared)]
         if not usable:

@@ -20,9 +20,7 @@ class RegionReader(Protocol):
         """Identifies the regions of all photos."""
         ...
 
-    def read(self, key: str) -> RegionSet:
-        """Return the regions of a photo."""
-        ...
+    def read(self, key: str) -> RegionSet: ...
 
 
 RegionSource = RegionReader | Detector  # where a network that reads regions takes them from

@@ -279,7 +279,6 @@ def item_json(item: SourceItem) -> str:
 
 
 def item_from_json(line: str, target: Target) -> SourceItem:
-    """Return the item written by `item_json`."""
     fields: dict[str, Any] = json.loads(line)
     if target == "texts":
         return TextItem(**fields)

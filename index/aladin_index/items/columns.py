@@ -142,7 +142,6 @@ class FieldColumns(NamedTuple):
     has_lists: bool
 
     def passing(self, test: Test) -> BitMap:
-        """Return the rows that pass a test of the field."""
         if isinstance(test, Equal):
             found = [
                 column.equal([each.value for each in test.values if each.kind == kind])
@@ -202,7 +201,6 @@ def combine(filter: Filter, found: Mapping[Test, BitMap], rows: range) -> BitMap
 
 
 def build_columns(items: Iterable[tuple[int, object]]) -> FieldColumns:
-    """Build the columns of a field from the metadata of items."""
     of_kind: dict[Kind, list[tuple[Value, int]]] = {}
     has_lists = False
     for row, value in items:

@@ -33,7 +33,6 @@ class Selection:
 
     @classmethod
     def of_mask(cls, mask: NDArray[np.bool_]) -> Selection:
-        """Select the rows of a mask."""
         return cls(bitmap_of(np.flatnonzero(mask)), mask.size)
 
     @cached_property
@@ -45,7 +44,6 @@ class Selection:
 
     @cached_property
     def count(self) -> int:
-        """Number of selected rows."""
         return len(self.bitmap)
 
     @cached_property

@@ -87,7 +87,6 @@ class ThreadConnections:
             raise self.damaged(error) from error
 
     def lines(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """Return the result of a statement."""
         try:
             return self._connection().execute(statement, values).fetchall()
         except sqlite3.Error as error:

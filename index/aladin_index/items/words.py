@@ -90,7 +90,6 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def matches(item: StoredItem, words: Sequence[str]) -> list[WordMatch]:
-    """Return which fields of an item have which of some words."""
     found: list[WordMatch] = []
     for field, text in texts_of(item):
         present = set(words_of(text))

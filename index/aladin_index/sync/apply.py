@@ -90,7 +90,6 @@ class SyncReport:
         self.deleted = [each for each in self.deleted if each not in live]
 
     def of(self, kind: ChangeKind) -> list[str]:
-        """Return the ids of one kind of change."""
         return {"added": self.added, "changed": self.changed, "moved": self.moved}[kind]
 
 

@@ -174,7 +174,6 @@ class _Planner:
         return self._with_digest(photo, state)
 
     def _plan_known(self, photo: ListedPhoto, item: IndexedPhoto, state: FileState) -> None:
-        """Plan what becomes of a photo that the index has."""
         known, same_file = item.state, str(photo.item.path) == item.path
         if not state.sha256 or (known is not None and known.sha256 != state.sha256):
             source = self._by_digest.get(state.sha256)

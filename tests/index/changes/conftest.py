@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.encoded import ItemBatch
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
-
-MakeItems = Callable[..., ItemBatch]
+from tests.index.written import made_up
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +20,7 @@ def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
 
 
 @pytest.fixture
-def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
+def root(tmp_path: Path, write_made_up: Callable[..., int]) -> Path:
     """An index of the images a, b, c, and of a text."""
     collections = {"images": made_up(["a", "b", "c"], n=[1, 2, 3]), "texts": made_up(["t"])}
     write_made_up(tmp_path / "index", **collections)

@@ -22,8 +22,8 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint_files import Checkpoint
-from tests.index.changes.conftest import MakeItems
 from tests.index.items.test_filtered_rows import NUMBERS, TEXTS, passes
+from tests.index.written import made_up
 
 # Words are rare up to five items here: some are just so, others are not.
 PLACES = [f"place{number}" for number in range(30)]
@@ -61,16 +61,15 @@ def some_filter(choose: random.Random, depth: int = 2) -> dict[str, Any]:
 class Library:
     """Photos by id, in the order of their rows; each may be replaced by another version."""
 
-    def __init__(self, made_up: MakeItems, seed: int) -> None:
+    def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
         self.live: dict[str, ItemBatch] = {}
-        self._made_up = made_up
         self._versions = 0
 
     def photo(self, item_id: str) -> ItemBatch:
         """Make a new version of a photo, and note it as the one that is left."""
         self._versions += 1
-        new = self._made_up([item_id], self._versions)
+        new = made_up([item_id], self._versions)
         # Small numbers are frequent: the words have one item, some, or many.
         place = PLACES[int(len(PLACES) * self.choose.random() ** 2)]
         told = {"place": place, "n": self.choose.randrange(80)} | some_metadata(self.choose)
@@ -138,13 +137,12 @@ def listed(index: SearchIndex, order: ListOrder, filter: dict[str, Any]) -> tupl
 def test_a_changed_index_is_as_one_that_was_built_of_what_is_left(
     tmp_path: Path,
     checkpoint: Checkpoint,
-    made_up: MakeItems,
     write_made_up: Callable[..., int],
     seed: int,
     fields: tuple[str, ...] | None,
     compacted: bool,
 ) -> None:
-    library, root, anew = Library(made_up, seed), tmp_path / "changed", tmp_path / "anew"
+    library, root, anew = Library(seed), tmp_path / "changed", tmp_path / "anew"
     texts, settings = made_up([f"t{n}" for n in range(3)]), BuildSettings(filter_fields=fields)
     first = joined([library.photo(f"p{number}") for number in range(PHOTOS)])
     write_made_up(root, images=first, texts=texts, settings=settings)
@@ -177,7 +175,7 @@ def test_a_changed_index_is_as_one_that_was_built_of_what_is_left(
 
 
 def test_values_of_deleted_items_alone_are_not_described(
-    tmp_path: Path, checkpoint: Checkpoint, made_up: MakeItems, write_made_up: Callable[..., int]
+    tmp_path: Path, checkpoint: Checkpoint, write_made_up: Callable[..., int]
 ) -> None:
     root, ids = tmp_path / "index", [f"i{n}" for n in range(60)]
     values: dict[str, list[Any]] = {

@@ -27,7 +27,7 @@ from aladin_index.generations.verify import verify_index
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import IndexWriteError
-from tests.index.changes.conftest import MakeItems
+from tests.index.written import made_up
 
 _UNSHARE = ["unshare", *(["--user", "--map-root-user"] if os.geteuid() else [])]
 
@@ -133,11 +133,7 @@ def found(searcher: TwoStageSearcher) -> set[str]:
 @pytest.mark.usefixtures("unfollowed")
 @pytest.mark.parametrize("is_at_work", [True, False])
 def test_each_change_is_found_at_once_where_sqlite_cannot_follow_which_is_said_once(
-    root: Path,
-    writer: ChangesWriter,
-    made_up: MakeItems,
-    caplog: pytest.LogCaptureFixture,
-    is_at_work: bool,
+    root: Path, writer: ChangesWriter, caplog: pytest.LogCaptureFixture, is_at_work: bool
 ) -> None:
     """With the changes in the log of a writer that is at work, and without a log."""
     writer.add("images", made_up(["d"], n=[4]), "error")
@@ -180,7 +176,6 @@ def without_locks(monkeypatch: pytest.MonkeyPatch, root: Path, number: int) -> N
 def test_an_index_on_a_disk_without_locks_is_read_and_not_written(
     root: Path,
     writer: ChangesWriter,
-    made_up: MakeItems,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     number: int,

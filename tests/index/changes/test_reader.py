@@ -26,12 +26,12 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import IndexCorruptError
 from aladin_network.scoring.encoding import Encoding
-from tests.index.changes.conftest import MakeItems
 from tests.index.searching import run_search
+from tests.index.written import made_up
 
 
 def test_a_snapshot_stays_as_it_was(
-    root: Path, writer: ChangesWriter, checkpoint: Checkpoint, made_up: MakeItems
+    root: Path, writer: ChangesWriter, checkpoint: Checkpoint
 ) -> None:
     with open_index(root, checkpoint=checkpoint) as index:
         before = index.collection("images")
@@ -75,7 +75,7 @@ def test_a_snapshot_stays_as_it_was(
 
 
 def test_nothing_is_read_again_where_nothing_is_new(
-    root: Path, writer: ChangesWriter, checkpoint: Checkpoint, made_up: MakeItems
+    root: Path, writer: ChangesWriter, checkpoint: Checkpoint
 ) -> None:
     with open_index(root, checkpoint=checkpoint) as index:
         writer.add("images", made_up(["d"]), "error")
@@ -97,12 +97,7 @@ def test_nothing_is_read_again_where_nothing_is_new(
     ],
 )
 def test_a_damaged_database_is_named(
-    root: Path,
-    writer: ChangesWriter,
-    checkpoint: Checkpoint,
-    made_up: MakeItems,
-    damage: str | None,
-    reason: str,
+    root: Path, writer: ChangesWriter, checkpoint: Checkpoint, damage: str | None, reason: str
 ) -> None:
     writer.add("images", made_up(["d"]), "error")
     writer.close()
@@ -121,11 +116,7 @@ def test_a_damaged_database_is_named(
 
 
 def test_changes_are_noticed_without_a_trace_where_nothing_can_be_written(
-    root: Path,
-    writer: ChangesWriter,
-    checkpoint: Checkpoint,
-    made_up: MakeItems,
-    monkeypatch: pytest.MonkeyPatch,
+    root: Path, writer: ChangesWriter, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     with pytest.raises(sqlite3.OperationalError, match="unable to open database file"):
@@ -159,7 +150,7 @@ def count_as_another_user(index: SearchIndex, pipe: Connection) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may become another user")
 def test_another_user_who_may_not_write_sees_the_changes(
-    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+    root: Path, checkpoint: Checkpoint
 ) -> None:
     here, there = multiprocessing.Pipe()
     with tempfile.TemporaryDirectory() as open_to_all:
@@ -200,9 +191,7 @@ def add_in_a_process(root: Path, model_id: str, new: list[ItemBatch]) -> None:
             writer.add("images", each, "error")
 
 
-def test_another_process_sees_each_call_whole_and_soon(
-    root: Path, checkpoint: Checkpoint, made_up: MakeItems
-) -> None:
+def test_another_process_sees_each_call_whole_and_soon(root: Path, checkpoint: Checkpoint) -> None:
     """While a process adds 30 times 3 items, counts go up by threes here, and reach the end."""
     calls = [made_up([f"{n}-{part}" for part in range(3)]) for n in range(30)]
     with open_index(root, checkpoint=checkpoint) as index:
@@ -222,7 +211,7 @@ def test_another_process_sees_each_call_whole_and_soon(
 
 
 def test_threads_search_while_others_add_and_remove(
-    root: Path, writer: ChangesWriter, checkpoint: Checkpoint, made_up: MakeItems
+    root: Path, writer: ChangesWriter, checkpoint: Checkpoint
 ) -> None:
     """Pairs of items come and go together; every search finds both of a pair or neither."""
     query = Encoding(
@@ -266,11 +255,7 @@ def test_threads_search_while_others_add_and_remove(
 
 
 def test_a_database_that_was_replaced_is_read_from_the_start(
-    root: Path,
-    writer: ChangesWriter,
-    checkpoint: Checkpoint,
-    made_up: MakeItems,
-    tmp_path: Path,
+    root: Path, writer: ChangesWriter, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     with open_index(root, checkpoint=checkpoint) as index:
         writer.add("images", made_up(["d"]), "error")

@@ -18,7 +18,7 @@ from aladin_index.format.layout import CHANGES_LOCK, generation_folder
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.history import pending_changes
 from aladin_network.errors import DuplicateItemError, IndexWriteError, InputError
-from tests.index.changes.conftest import MakeItems
+from tests.index.written import made_up
 
 
 def lines(root: Path) -> tuple[list[tuple[int, str]], list[int]]:
@@ -31,9 +31,7 @@ def lines(root: Path) -> tuple[list[tuple[int, str]], list[int]]:
     return added, [row for (row,) in removed]
 
 
-def test_rows_count_on_and_never_come_again(
-    root: Path, writer: ChangesWriter, made_up: MakeItems
-) -> None:
+def test_rows_count_on_and_never_come_again(root: Path, writer: ChangesWriter) -> None:
     assert writer.add("images", made_up(["d", "e"]), "error").ids["added"] == ["d", "e"]
     assert writer.delete("images", ["e", "a"]) == (1, ["e", "a"], [])
     report = writer.add("images", made_up(["e", "b"], seed=1), "replace")
@@ -43,9 +41,7 @@ def test_rows_count_on_and_never_come_again(
     assert pending_changes(root) == {"images": (3, 2), "texts": (0, 0)}
 
 
-def test_each_row_has_the_tokens_of_its_item(
-    root: Path, writer: ChangesWriter, made_up: MakeItems
-) -> None:
+def test_each_row_has_the_tokens_of_its_item(root: Path, writer: ChangesWriter) -> None:
     new = made_up(["d", "a", "e", "f"])
     assert len(set(new.lengths.tolist())) > 1
     writer.add("images", new, "skip")  # a is there already
@@ -59,9 +55,7 @@ def test_each_row_has_the_tokens_of_its_item(
     assert [size for _, size in stored] == [count * bytes_a_token for count in counts]
 
 
-def test_ids_that_come_twice_in_a_call_are_taken_in_turn(
-    root: Path, writer: ChangesWriter, made_up: MakeItems
-) -> None:
+def test_ids_that_come_twice_in_a_call_are_taken_in_turn(root: Path, writer: ChangesWriter) -> None:
     twice = made_up(["d", "a", "d"])
     with pytest.raises(DuplicateItemError, match="'a'"):
         writer.add("images", twice, "error")
@@ -75,10 +69,7 @@ def test_ids_that_come_twice_in_a_call_are_taken_in_turn(
 
 
 def test_a_disk_that_fails_in_the_middle_leaves_nothing(
-    root: Path,
-    writer: ChangesWriter,
-    made_up: MakeItems,
-    monkeypatch: pytest.MonkeyPatch,
+    root: Path, writer: ChangesWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inserted = writable._insert_encoding
     calls: list[int] = []
@@ -111,7 +102,7 @@ def replace_folder(root: Path, backup: Path) -> None:
 
 
 def test_changes_go_to_the_folder_that_is_there_now(
-    root: Path, writer: ChangesWriter, made_up: MakeItems, tmp_path: Path
+    root: Path, writer: ChangesWriter, tmp_path: Path
 ) -> None:
     writer.add("images", made_up(["d"]), "error")
     backup = Path(shutil.copytree(root, tmp_path / "backup"))
@@ -130,7 +121,7 @@ def test_changes_go_to_the_folder_that_is_there_now(
 
 
 def test_a_database_that_was_replaced_alone_is_opened_anew(
-    root: Path, writer: ChangesWriter, made_up: MakeItems, tmp_path: Path
+    root: Path, writer: ChangesWriter, tmp_path: Path
 ) -> None:
     writer.add("images", made_up(["d"]), "error")
     backup = Path(shutil.copytree(root / "changes", tmp_path / "backup"))
@@ -146,7 +137,6 @@ def test_a_database_that_was_replaced_alone_is_opened_anew(
 def test_a_folder_that_is_replaced_in_the_middle_of_a_call_fails_it(
     root: Path,
     writer: ChangesWriter,
-    made_up: MakeItems,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     changes_before: int,
@@ -195,7 +185,7 @@ def test_waiting_for_the_lock_ends_with_the_lock_of_the_present_folder(
     assert got == [True]
 
 
-def test_threads_and_writers_take_turns(root: Path, made_up: MakeItems) -> None:
+def test_threads_and_writers_take_turns(root: Path) -> None:
     """Of 4 writers that add the same 20 ids, each id goes to one; no row comes twice."""
     model_id = read_manifest(generation_folder(root, 1)).model.id
     writers = [ChangesWriter(root, model_id) for _ in range(2)]
@@ -222,7 +212,7 @@ def test_threads_and_writers_take_turns(root: Path, made_up: MakeItems) -> None:
 
 
 def test_more_distinct_fields_than_there_is_room_for_are_refused(
-    root: Path, writer: ChangesWriter, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
+    root: Path, writer: ChangesWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writable, "MAX_FILTER_FIELDS", 4)  # the generation has n
     writer.add("images", made_up(["d"], n=[1], a=[2]), "error")
