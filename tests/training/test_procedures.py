@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import aladin_training.loop
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.config import dump_config
 from aladin_network.errors import ConfigError, StaleNegativesError
 from aladin_network.scoring.metrics import retrieval_ranks
@@ -24,7 +22,6 @@ from aladin_training.batches.plan import BatchRows
 from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.plan import PlannedRun
 from aladin_training.config.recipe import Recipe, load_recipe
-from aladin_training.config.stage import OfflineNegativesConfig
 from aladin_training.data import read_records
 from aladin_training.evaluation import evaluate_checkpoint
 from aladin_training.stage_files import branch_checkpoints
@@ -33,7 +30,13 @@ from aladin_training.stages.run import is_run_of, run_recipe
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.stages.sources import StageStore
 from aladin_training.tasks.joint import OnlineBranches
-from tests.training.interruption import InterruptAfter, InterruptionError
+from tests.training.runs import (
+    Earlier,
+    InterruptAfter,
+    InterruptionError,
+    assert_same_weights,
+    weights,
+)
 
 SHORT = ["stage.joint.epochs=1", "stage.student.epochs=1"]
 STAGES = {
@@ -119,16 +122,6 @@ def finished(
     return train
 
 
-def weights(out: Path) -> dict[str, torch.Tensor]:
-    return load_file(out / "checkpoint" / "model.safetensors")
-
-
-def assert_same_weights(ours: Path, theirs: Path) -> None:
-    expected = weights(theirs)
-    for name, value in weights(ours).items():
-        assert torch.equal(value, expected[name]), name
-
-
 Finished = Callable[[str], tuple[Recipe, Path]]
 
 
@@ -143,7 +136,7 @@ def test_an_interrupted_stage_ends_with_the_same_weights(
         run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(3), shared=store)
     run_recipe(recipe, tmp_path / "broken", resume=True)
     assert_same_weights(tmp_path / "broken", unbroken)
-    start = load_file(unbroken / "stages/joint/checkpoint/model.safetensors")
+    start = weights(unbroken, "joint")
     assert any(not torch.equal(start[name], value) for name, value in weights(unbroken).items())
 
 
@@ -207,22 +200,18 @@ def test_online_anchors_start_from_new_weights_or_from_a_stage(
     earlier = load_checkpoint(early.parent / "run" / "stages" / "joint" / "checkpoint")
     prepared = prepare_run(recipe, NullProgress())
 
-    class Earlier:
-        """Gives the run's first stage."""
-
-        def checkpoint(self, stage: str) -> Checkpoint:
-            assert stage == "joint"
-            return earlier
-
-        def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
-            raise NotImplementedError
-
     trainer = set_up_stage(
-        recipe, recipe.final_stage, prepared, tmp_path / "x", Earlier(), NullProgress()
+        recipe,
+        recipe.final_stage,
+        prepared,
+        tmp_path / "x",
+        Earlier(joint=earlier),
+        NullProgress(),
     )
     assert isinstance(trainer.task, OnlineBranches)
     random, from_stage, target = (branch.model for branch in trainer.task.branches)
-    assert from_stage is earlier.model
+    for name, value in earlier.model.named_parameters():
+        assert torch.equal(from_stage.get_parameter(name), value), name
     assert target is prepared.model
     for name, value in random.named_parameters():
         same = torch.equal(value, dict(target.named_parameters())[name])

@@ -55,7 +55,11 @@ def test_a_step_equals_backward_through_the_whole_batch(kind: str, chunk_size: i
     assert_same_gradients(gradients(ours), gradients(plain))
 
 
-@pytest.mark.parametrize("kind", sorted(CASES))
+# Of captions, of a batch's further photos, and of one, two and three networks.
+DROPPED = ["matching", "captions", "quintuplet", "teacher", "online anchors", "momentum anchors"]
+
+
+@pytest.mark.parametrize("kind", DROPPED)
 def test_chunks_are_encoded_again_with_the_same_dropout(kind: str) -> None:
     """The reference keeps the graph of every chunk."""
 
@@ -110,7 +114,7 @@ def test_a_scaled_loss_scales_the_gradient() -> None:
     assert_same_gradients(scaled, gradients(plain))
 
 
-SEVERAL = sorted(kind for kind, case in CASES.items() if len(case.tasks) > 1)
+SEVERAL = ["distillation", "intra-modal", "quintuplet", "online anchors"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.optim import AdamW
 
 import aladin_training.loop
@@ -20,12 +19,10 @@ from aladin_network.encoders.base import Features, TextBatch
 from aladin_network.model import AladinModel
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import Batch
-from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import BatchPlan, BatchRows
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import (
     AnchorsConfig,
-    OfflineNegativesConfig,
     StageConfig,
     TaskConfig,
     TuneConfig,
@@ -37,28 +34,19 @@ from aladin_training.stages.run import run_recipe
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.tasks.frozen import Teacher
 from aladin_training.tasks.scores import BatchScores, encode_directly
-from tests.training.interruption import InterruptAfter, InterruptionError
+from tests.training.runs import (
+    Earlier,
+    InterruptAfter,
+    InterruptionError,
+    assert_same_weights,
+    weights,
+)
 
 MODES: dict[str, dict[str, Any]] = {
     "full": {"mode": "full", "lr_decay": 0.5, "checkpointing": True},
     "last": {"mode": "last", "layers": 1},
     "lora": {"mode": "lora", "rank": 2, "dropout": 0.1},
 }
-
-
-class Earlier:
-    """Gives networks as the earlier stages of a run."""
-
-    def __init__(self, **checkpoints: Checkpoint) -> None:
-        self.checkpoints = checkpoints
-
-    def checkpoint(self, stage: str) -> Checkpoint:
-        """Return a copy, as a file would."""
-        return copy.deepcopy(self.checkpoints[stage])
-
-    def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
-        """No stage here mines."""
-        raise NotImplementedError
 
 
 def joint_alone(recipe_path: Path, *overrides: str) -> Recipe:
@@ -105,10 +93,8 @@ def test_a_tuned_stage_resumes_exactly_and_leaves_a_plain_checkpoint(
     with pytest.raises(InterruptionError):
         run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(1, stage=1))
     run_recipe(recipe, tmp_path / "broken", resume=True)
-    unbroken = load_file(tmp_path / "unbroken" / "checkpoint" / "model.safetensors")
-    broken = load_file(tmp_path / "broken" / "checkpoint" / "model.safetensors")
-    for name, value in broken.items():
-        assert torch.equal(value, unbroken[name]), name
+    assert_same_weights(tmp_path / "broken", tmp_path / "unbroken")
+    unbroken = weights(tmp_path / "unbroken")
     start = prepare_run(recipe, NullProgress()).model.state_dict()
     assert start.keys() == unbroken.keys()
     changed = {
@@ -296,7 +282,7 @@ def test_steps_on_cached_states_are_those_on_photos(recipe_path: Path, tmp_path:
         "layer_type": "basic",
     }
 
-    def weights(cached: bool) -> dict[str, torch.Tensor]:
+    def trained(cached: bool) -> dict[str, torch.Tensor]:
         tune = {"mode": "last", "layers": 1, "cached": cached}
         recipe = joint_alone(
             recipe_path,
@@ -307,9 +293,9 @@ def test_steps_on_cached_states_are_those_on_photos(recipe_path: Path, tmp_path:
             "stage.joint.epochs=2",
         )
         run_recipe(recipe, tmp_path / str(cached))
-        return load_file(tmp_path / str(cached) / "checkpoint" / "model.safetensors")
+        return weights(tmp_path / str(cached))
 
-    found, expected = weights(True), weights(False)
+    found, expected = trained(True), trained(False)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         # States are kept in float16.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,6 +113,33 @@ def open_photos(tmp_path: Path) -> Callable[..., PhotoStream]:
         stream = open_stream(source, split, tmp_path / "cache", NullProgress())
         encoders: Any = (RedOfPhoto(), NumbersOfCaption())
         return PhotoStream(stream, *encoders, views, shuffle)
+
+    return open_them
+
+
+@pytest.fixture
+def open_shards(
+    write_samples: Callable[..., Path],
+    picture: Callable[[int], bytes],
+    open_photos: Callable[..., PhotoStream],
+) -> Callable[..., PhotoStream]:
+    """Open tars of photos by number, each with its captions; some are damaged or miscounted."""
+
+    def open_them(
+        shards: Sequence[Mapping[int, str]],
+        successes: Sequence[int] = (),
+        damaged: Sequence[int] = (),
+    ) -> PhotoStream:
+        for place, captions in enumerate(shards):
+            photos = {
+                str(n): (b"no picture" if n in damaged else picture(n), caption)
+                for n, caption in captions.items()
+            }
+            folder = write_samples(photos, f"shards/{place:05d}.tar")
+            if successes:
+                stats = json.dumps({"successes": successes[place]})
+                (folder / f"{place:05d}_stats.json").write_text(stats)
+        return open_photos(folder)
 
     return open_them
 

@@ -18,7 +18,7 @@ from aladin_training.data.phrases import Wording, meanings_of
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.streaming.streamed_batches import PhotoStream
 from tests.training.batches.conftest import seen
-from tests.training.short_stage import stage_of
+from tests.training.runs import stage_of
 
 COUNTS = [5, 1, 7, 4, 6]  # 23 photos
 Open = Callable[..., TrainingSet]

@@ -23,7 +23,7 @@ from aladin_training.data import Record
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.sources import stage_history
-from tests.training.short_stage import stage_of
+from tests.training.runs import stage_of
 
 CAPTIONS_OF_PHOTO = [[0, 1], [2], [3, 4, 5], [6], [7, 8]]
 

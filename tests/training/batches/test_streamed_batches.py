@@ -20,7 +20,7 @@ from aladin_training.streaming import streamed_batches as batches_module
 from aladin_training.streaming import tar_stream as samples_module
 from aladin_training.streaming.streamed_batches import PhotoStream, ShuffleBuffer, StreamedBatches
 from tests.training.batches.conftest import Seen, seen
-from tests.training.short_stage import stage_of
+from tests.training.runs import stage_of
 
 COUNTS = [5, 1, 7, 4, 6]  # 23 photos
 Open = Callable[..., PhotoStream]
@@ -137,21 +137,11 @@ def test_the_same_photo_twice_in_a_batch_is_no_negative_of_itself(
     assert sum(map(sum, seen(next(diagonal.epoch(0))).negatives)) == 12
 
 
-@pytest.fixture
-def open_damaged(write_samples: Callable[..., Path], picture: Picture, open_photos: Open) -> Open:
-    """Open four tars of five photos, some damaged."""
+def numbered(first: int, last: int) -> dict[int, str]:
+    return {number: f"photo {number} 0" for number in range(first, last)}
 
-    def open_them(*damaged: int) -> PhotoStream:
-        for shard in range(4):
-            numbers = range(5 * shard, 5 * shard + 5)
-            photos = {
-                str(n): (b"no picture" if n in damaged else picture(n), f"photo {n} 0")
-                for n in numbers
-            }
-            folder = write_samples(photos, f"damaged/{shard}.tar")
-        return open_photos(folder)
 
-    return open_them
+FIVES = [numbered(first, first + 5) for first in range(0, 20, 5)]
 
 
 def assert_goes_on(batches: StreamedBatches, epoch: int, whole: list[Seen]) -> None:
@@ -160,10 +150,10 @@ def assert_goes_on(batches: StreamedBatches, epoch: int, whole: list[Seen]) -> N
 
 
 def test_damaged_photos_are_left_out_and_others_stand_in_the_same_for_everybody(
-    open_damaged: Open, caplog: pytest.LogCaptureFixture
+    open_shards: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     damaged = (3, 11, 12)
-    batches = open_damaged(*damaged).batches(stage_of(5), "0")
+    batches = open_shards(FIVES, damaged=damaged).batches(stage_of(5), "0")
     with caplog.at_level(logging.WARNING):
         whole = [seen(batch) for batch in batches.epoch(0)]
     for each in whole:
@@ -178,54 +168,37 @@ def test_damaged_photos_are_left_out_and_others_stand_in_the_same_for_everybody(
         assert one.negatives == other.negatives == expected.negatives
 
 
-def test_too_many_damaged_photos_end_the_job_and_one_a_strict_one(open_damaged: Open) -> None:
+def test_too_many_damaged_photos_end_the_job_and_one_a_strict_one(open_shards: Open) -> None:
     half = range(0, 20, 2)
-    assert len(list(open_damaged(*half).batches(stage_of(5), "0").epoch(0))) == 4
+    stream = open_shards(FIVES, damaged=half)
+    assert len(list(stream.batches(stage_of(5), "0").epoch(0))) == 4
     for damaged, reason in (
         ([*half, 1, 3], "12 photos of an epoch are damaged, more than half"),
         (range(20), "6 damaged photos, and no valid one"),
     ):
         with pytest.raises(DataError, match=reason):
-            list(open_damaged(*damaged).batches(stage_of(5), "0").epoch(0))
+            list(open_shards(FIVES, damaged=damaged).batches(stage_of(5), "0").epoch(0))
     with strict_data(True):
-        strict = open_damaged(3).batches(stage_of(5), "0")
+        strict = open_shards(FIVES, damaged=[3]).batches(stage_of(5), "0")
     with pytest.raises(ImageError, match=r"0\.tar.*not an image"):
         list(strict.epoch(0))
 
 
 def test_captions_that_are_too_long_are_counted_once_an_epoch(
-    write_samples: Callable[..., Path],
-    picture: Picture,
-    open_photos: Open,
-    caplog: pytest.LogCaptureFixture,
+    open_shards: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = write_samples(
-        {str(n): (picture(n), f"{n} {n}{' long' if n < 2 else ''}") for n in range(6)}
-    )
-    list(open_photos(folder).batches(stage_of(2), "0").epoch(3))
+    photos = open_shards([{n: f"{n} {n}{' long' if n < 2 else ''}" for n in range(6)}])
+    list(photos.batches(stage_of(2), "0").epoch(3))
     (message,) = [each for each in caplog.messages if "captions" in each]
     assert message.startswith("epoch 3: 2 captions are longer than the network reads, and cut")
 
 
 def test_photos_that_were_counted_and_are_not_there_are_stood_in_for(
-    write_tar: WriteTar,
-    picture: Picture,
-    open_photos: Open,
-    caplog: pytest.LogCaptureFixture,
+    open_shards: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     """img2dataset counts photos whose caption was missing, and here says too little once."""
-    for shard in range(4):
-        members: list[tuple[str, bytes]] = []
-        for number in range(5 * shard, 5 * shard + 5):
-            status = "failed_to_download" if number == 7 else "success"
-            caption = None if number == 13 else f"photo {number} 0"
-            details = {"key": str(number), "status": status, "caption": caption}
-            members.append((f"{number}.json", json.dumps(details).encode()))
-            members.append((f"{number}.png", picture(number)))
-        path = write_tar(f"tars/{shard:05d}.tar", members)
-        stats = {"successes": 4 if shard == 3 else 5}
-        path.with_name(f"{shard:05d}_stats.json").write_text(json.dumps(stats))
-    photos = open_photos(path.parent)
+    shards = [{n: each[n] if n != 13 else "" for n in each if n != 7} for each in FIVES]
+    photos = open_shards(shards, successes=[5, 5, 5, 4])
     assert photos.stream.photos == 19
     batches = photos.batches(stage_of(4), "0")
     with caplog.at_level(logging.WARNING):
@@ -241,24 +214,19 @@ def test_photos_that_were_counted_and_are_not_there_are_stood_in_for(
 
 
 def test_many_missing_photos_change_nothing_in_going_on(
-    write_samples: Callable[..., Path],
-    picture: Picture,
-    open_photos: Open,
-    monkeypatch: pytest.MonkeyPatch,
+    open_shards: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of five have no caption, and the fifth is not even there."""
-    for shard in range(6):
-        numbers = range(4 * shard, 4 * shard + 4)
-        photos = {str(n): (picture(n), f"photo {n} 0" if n % 2 else "") for n in numbers}
-        folder = write_samples(photos, f"tars/{shard:05d}.tar")
-        (folder / f"{shard:05d}_stats.json").write_text(json.dumps({"successes": 5}))
     monkeypatch.setattr("aladin_training.streaming.streamed_batches.LEAST_SPARES", 10)
-    batches = open_photos(folder).batches(stage_of(2), "0")
+    shards = [
+        {n: f"photo {n} 0" if n % 2 else "" for n in range(first, first + 4)}
+        for first in range(0, 24, 4)
+    ]
+    batches = open_shards(shards, successes=[5] * 6).batches(stage_of(2), "0")
     for epoch in range(2):
         whole = [seen(batch) for batch in batches.epoch(epoch)]
         assert all(photo % 2 for each in whole for photo in each.photos)
-        for start in range(1, len(whole), 3):
-            assert [seen(batch) for batch in batches.epoch(epoch, start)] == whole[start:]
+        assert_goes_on(batches, epoch, whole)
 
 
 def test_tars_that_lack_most_of_what_was_counted_are_refused(

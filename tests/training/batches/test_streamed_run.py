@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 import aladin_training.loop
 from aladin_network.errors import DataError
@@ -16,7 +14,7 @@ from aladin_network.types import NullProgress
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import run_recipe
-from tests.training.interruption import InterruptAfter, InterruptionError
+from tests.training.runs import InterruptAfter, InterruptionError, assert_same_weights
 
 
 @pytest.fixture
@@ -66,11 +64,7 @@ def test_resume_inside_an_epoch_ends_with_the_same_weights(
         with pytest.raises(InterruptionError):
             run_recipe(recipe, tmp_path / "broken", resume=True, progress=InterruptAfter(steps))
     run_recipe(recipe, tmp_path / "broken", resume=True)
-    ours, theirs = (
-        load_file(tmp_path / each / "checkpoint" / "model.safetensors")
-        for each in ("broken", "unbroken")
-    )
-    assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+    assert_same_weights(tmp_path / "broken", tmp_path / "unbroken")
 
 
 def test_the_vocabulary_is_learnt_from_the_tars(

@@ -8,8 +8,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 import aladin_training.loop
 import aladin_training.stages.run
@@ -24,18 +22,6 @@ def unbroken(recipe_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     out = tmp_path_factory.mktemp("unbroken") / "run"
     run_recipe(load_recipe(recipe_path), out)
     return out
-
-
-def weights(out: Path, stage: str = "student") -> dict[str, torch.Tensor]:
-    """Read the weights of a stage."""
-    return load_file(out / "stages" / stage / "checkpoint" / "model.safetensors")
-
-
-def assert_same_weights(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
-    """Compare all weights bit by bit."""
-    assert ours.keys() == theirs.keys()
-    for name, value in ours.items():
-        assert torch.equal(value, theirs[name]), name
 
 
 def _train(recipe_path: Path, out: Path, store: Path | None) -> None:

