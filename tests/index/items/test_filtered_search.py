@@ -139,12 +139,3 @@ def test_pages_of_a_filtered_search_neither_repeat_nor_skip(
     assert set(pages) <= set(passing)
     if rerank and len(passing) <= 30:
         assert sorted(pages) == passing
-
-
-def test_a_last_page_ends_with_the_last_item_that_passes(collection: Collection) -> None:
-    options: dict[str, Any] = {"k": 10, "candidates": 4, "filter": {"thousandth": [3, 4]}}
-    assert len(collection.search(0, offset=0, **options)) == 6
-    assert len(collection.search(0, offset=4, **options)) == 2
-    assert collection.search(0, offset=6, **options) == []
-    every = collection.search(0, k=COUNT, rerank=False, filter={"half": 0})
-    assert sorted(every) == list(range(0, COUNT, 2))
