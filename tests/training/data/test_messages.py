@@ -18,14 +18,14 @@ from aladin_training.data.records import strict_data
 from aladin_training.data.texts import iter_texts
 from tests.training.data.conftest import Build
 
-HUGE = "word " * 2_000
+HUGE = "word " * 20_000
 NUMBERS = list(range(2_000))
 MOST = 500
 
 # Values that a field may have, none of which is short.
 VALUES: dict[str, Any] = {
     "text": HUGE,
-    "blank": " " * 10_000,
+    "blank": " " * 100_000,
     "surrogate": HUGE + "\ud800",
     "list": NUMBERS,
     "texts and a number": [HUGE, 7],
