@@ -32,7 +32,6 @@ from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.words import FoundWords
 from aladin_index.search.collection import (
-    Everything,
     FirstStageQuery,
     ListedPage,
     ListOrder,
@@ -144,7 +143,7 @@ class EngineCollection:
         embedding: NDArray[np.float32],
         second_stage: SecondStageQuery | None = None,
         hubs: float = 1.0,
-    ) -> Everything:
+    ) -> Ordered:
         """Raise an `InputError`: a vector database does not return all items."""
         del embedding, second_stage, hubs
         raise InputError("candidates: expected a number for an index in a database, got exhaustive")

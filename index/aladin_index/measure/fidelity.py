@@ -96,10 +96,8 @@ def exhaustive_tops(
         )
         for place, aligned in enumerate(align, start=start):
             match = collection.embeddings @ queries.embeddings[place]
-            if collection.entry.corrected:
-                count = len(queries.tokens[place]) if queries.modality == "text" else 1
-                aligned = aligned + collection.embeddings[:, -1] * count
-            fused = fusion.combine(aligned, match)
+            tokens = queries.tokens[place]
+            fused = fusion.combine(collection.corrected(aligned, tokens, queries.modality), match)
             top = largest(fused, at)
             rows.append(top)
             places.append(_places(match, top))
@@ -176,8 +174,7 @@ def two_stage_ms(
                 )
                 tokens = queries.tokens[query]
                 align = alignment_with_candidates(tokens, queries.modality, collection.tokens, rows)
-                blocks = np.zeros(len(rows), dtype=np.int64)
-                ordered_page(fusion.combine(align, match), match, blocks, slice(None))
+                ordered_page(fusion.combine(align, match), match, None, slice(None))
                 times_ms[place, turn] = 1000 * (time.perf_counter() - started)
     finally:
         set_compute_threads(threads)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.hub_correction import query_vectors
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.manifest import (
@@ -135,7 +134,7 @@ class _CollectionTuner:
             self._crossing = stored_queries(other_collection, options.num_queries)
         if self._crossing is not None:
             self._crossing = self._crossing._replace(
-                embeddings=query_vectors(self._crossing.embeddings, collection.entry.vector_dim)
+                embeddings=collection.vectors(self._crossing.embeddings)
             )
         self.warnings: list[str] = []
 
@@ -152,7 +151,7 @@ class _CollectionTuner:
             self._warn(f"fidelity was not measured ({reason}); candidates stay as they are")
             if queries is None:
                 queries = stored_queries(self._collection, self._options.num_queries)
-                vectors = query_vectors(queries.embeddings, entry.vector_dim)
+                vectors = self._collection.vectors(queries.embeddings)
                 queries = queries._replace(embeddings=vectors)
             at = self._default if entry.tuning is None else entry.tuning.candidates
             ann = self._calibrate(queries, min(at, entry.count))

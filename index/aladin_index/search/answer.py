@@ -82,13 +82,14 @@ def _answer(
     hits = _hits(page, items)
     is_whole = _explain_hits(index, page, items, hits)
     explain_s = time.monotonic() - looked_up_s
-    sort, lead = plan.options.sort, plan.query[0]
+    sort, terms = plan.options.sort, [each.term for each in plan.terms]
+    lead = terms[0]
     text = "" if lead.is_stored or plan.is_joined else lead.text or ""
     return SearchAnswer(
         hits=hits if sort is None else in_order(hits, sort),
         reranked=ranked.reranked,
         fusion=plan.terms[0].weight if ranked.reranked else None,
-        candidates=found.candidates,
+        candidates=found.items.candidates,
         generation=index.manifest.generation,
         degraded=_notes(index, page, is_whole=is_whole),
         no_match=verdict.no_match,
@@ -98,8 +99,8 @@ def _answer(
         terms=_answer_terms(plan) if plan.is_joined else None,
         suggestion=suggest_split(text) if NEGATION_WORD.search(text) else None,
         took_ms=TookMs(
-            decode=sum([term.decode_ms for term in plan.query]),
-            encode=max([term.encode_ms for term in plan.query]),
+            decode=sum([term.decode_ms for term in terms]),
+            encode=max([term.encode_ms for term in terms]),
             retrieve=1000 * (times.retrieved_s - times.began_s),
             rerank=1000 * (times.ranked_s - times.retrieved_s + explain_s),
             total=1000 * (time.monotonic() - plan.received_s),
@@ -198,13 +199,13 @@ def _explain(
 def _answer_terms(plan: Plan) -> list[AnswerTerm]:
     return [
         AnswerTerm(
-            role=term.role or "all",
-            weight=planned.factor,
-            text=term.text,
-            id=term.own_id,
-            box=term.box,
+            role=each.term.role or "all",
+            weight=each.factor,
+            text=each.term.text,
+            id=each.term.own_id,
+            box=each.term.box,
         )
-        for term, planned in zip(plan.query, plan.terms, strict=True)
+        for each in plan.terms
     ]
 
 

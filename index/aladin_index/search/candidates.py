@@ -40,28 +40,28 @@ class Candidates(NamedTuple):
     """The items that a page is chosen from, in whole blocks.
 
     Attributes:
-        rows: (items,) int64.
-        match: (items,) float32, their cosines.
+        items: The items; their number of candidates is that of the first block.
         blocks: (items,) int64, ascending number of the block of each; None for a single block.
         page: Places, in the order of the hits, of those on the page.
         pool: Items that hits are judged against.
-        candidates: Number of candidates of the first block.
         is_empty: Whether the search finds no item at all.
         start: Number of items in the blocks before these.
         are_nearest: Whether they are in the order of the first stage.
-        upper: (items,) float32, upper bounds of the alignment scores, or None without bounds.
     """
 
-    rows: NDArray[np.int64]
-    match: NDArray[np.float32]
+    items: Ordered
     blocks: NDArray[np.int64] | None
     page: slice
     pool: Pool
-    candidates: int
     is_empty: bool
     start: int = 0
     are_nearest: bool = True
-    upper: NDArray[np.float32] | None = None
+
+    @property
+    def aligned_rows(self) -> NDArray[np.int64]:
+        """Rows of the items, and after them those of the pool unless it is among them."""
+        rows, pool = self.items.rows, self.pool
+        return rows if pool.places is not None else np.append(rows, pool.rows)
 
 
 def sharing(plans: Sequence[Plan]) -> list[list[int]]:
@@ -86,7 +86,7 @@ def find_candidates(plans: Sequence[Plan]) -> list[Candidates]:
             else:
                 of_plan = next(ordered)
                 if plan.own_rows:
-                    of_plan = _without_own(plan, of_plan)
+                    of_plan = of_plan.without(plan.own_rows)._replace(upper=None)
                 found[place] = (_cut if plan.words is None else _with_words)(plan, of_plan)
     return [found[place] for place in range(len(plans))]
 
@@ -105,11 +105,6 @@ def _wanted(plan: Plan) -> FirstStageQuery:
     return plan.first._replace(wanted=count, candidates=first)
 
 
-def _without_own(plan: Plan, ordered: Ordered) -> Ordered:
-    others = ~np.isin(ordered.rows, plan.own_rows)
-    return ordered._replace(rows=ordered.rows[others], match=ordered.match[others], upper=None)
-
-
 def _cut(plan: Plan, ordered: Ordered) -> Candidates:
     """Cut the blocks of the page out of an order; without a total, every item is a block."""
     rows, match, upper = ordered.rows, ordered.match, ordered.upper
@@ -121,17 +116,16 @@ def _cut(plan: Plan, ordered: Ordered) -> Candidates:
     start = first // block * block if first < last else first
     stop = stop if first < last else first
     cut = slice(start, stop)
+    # Bounds are of use in one block only.
+    upper = upper[cut] if upper is not None and stop - start <= block else None
+    candidates = min(ordered.candidates, plan.first.candidates)
     return Candidates(
-        rows=rows[cut],
-        match=match[cut],
+        items=Ordered(rows[cut], match[cut], candidates, upper),
         blocks=None if stop - start <= block else np.arange(stop - start) // block,
         page=slice(first - start, last - start),
         pool=_pool(plan, ordered, plan.reranks and start == 0 < stop) if plan.pool_size else _NONE,
-        candidates=min(ordered.candidates, plan.first.candidates),
         is_empty=len(rows) == 0,
         start=start,
-        # Bounds are of use in one block only.
-        upper=upper[cut] if upper is not None and stop - start <= block else None,
     )
 
 
@@ -146,13 +140,12 @@ def _with_words(plan: Plan, ordered: Ordered) -> Candidates:
     [of_extra] = plan.collection.match(plan.first.embedding[None], [plan.first.hubs], extra)
     first = np.zeros(min(block, len(ordered.rows)) + len(extra), dtype=np.int64)
     rows = np.concatenate([ordered.rows[:block], extra, ordered.rows[tail]])
+    match = np.concatenate([ordered.match[:block], of_extra, ordered.match[tail]])
     return Candidates(
-        rows=rows,
-        match=np.concatenate([ordered.match[:block], of_extra, ordered.match[tail]]),
+        items=Ordered(rows, match, min(ordered.candidates, block) + len(extra)),
         blocks=np.append(first, 1 + np.arange(len(tail)) // block),
         page=slice(options.offset, last),
         pool=_pool(plan, ordered, plan.reranks) if plan.pool_size else _NONE,
-        candidates=min(ordered.candidates, block) + len(extra),
         is_empty=len(rows) == 0,
         are_nearest=False,
     )
@@ -162,22 +155,17 @@ def _every(plan: Plan) -> Candidates:
     """Return all items as one block, with bounds unless words or several terms add to the score."""
     options, is_plain = plan.options, plan.words is None and not plan.is_joined
     stage = plan.terms[0].stage if is_plain else None
-    rows, match, upper = plan.collection.everything(plan.first.embedding, stage, plan.first.hubs)
+    items = plan.collection.everything(plan.first.embedding, stage, plan.first.hubs)
     if plan.own_rows:
-        others = ~np.isin(rows, plan.own_rows)
-        rows, match = rows[others], match[others]
-        upper = None if upper is None else upper[others]
-    places = largest(match, plan.pool_size) if plan.pool_size else _NO_PLACES
+        items = items.without(plan.own_rows)
+    places = largest(items.match, plan.pool_size) if plan.pool_size else _NO_PLACES
     return Candidates(
-        rows=rows,
-        match=match,
+        items=items._replace(candidates=len(items.rows)),
         blocks=None,
         page=slice(options.offset, options.offset + options.k),
-        pool=Pool(rows[places], match[places], places),
-        candidates=len(rows),
-        is_empty=len(rows) == 0,
+        pool=Pool(items.rows[places], items.match[places], places),
+        is_empty=len(items.rows) == 0,
         are_nearest=False,
-        upper=upper,
     )
 
 

@@ -61,15 +61,15 @@ class FirstStageQuery(NamedTuple):
 
 
 class Ordered(NamedTuple):
-    """Result of the first stage.
+    """Items of the first stage, best first, those of equal score in ascending order of their rows.
 
     Attributes:
-        rows: (found,) int64, best first, those of equal score in ascending order.
+        rows: (found,) int64.
         match: (found,) float32, their cosines, corrected.
         candidates: Number of candidates of the first stage: the requested number, or all items if
             there are fewer.
-        upper: (found,) float32, upper bounds of their alignment scores; None if they are not known,
-            or if the items are scored as soon without them.
+        upper: (found,) float32, upper bounds of their alignment scores, infinity where none is
+            known; None if the items are scored as soon without them.
     """
 
     rows: NDArray[np.int64]
@@ -77,20 +77,11 @@ class Ordered(NamedTuple):
     candidates: int
     upper: NDArray[np.float32] | None = None
 
-
-class Everything(NamedTuple):
-    """All items that a search may find.
-
-    Attributes:
-        rows: (items,) int64, ascending.
-        match: (items,) float32, their cosines, corrected.
-        upper: (items,) float32, upper bounds of their alignment scores, infinity where none is
-            known; None if none was asked for.
-    """
-
-    rows: NDArray[np.int64]
-    match: NDArray[np.float32]
-    upper: NDArray[np.float32] | None
+    def without(self, rows: Sequence[int]) -> Ordered:
+        """Return the items but for some rows."""
+        others = ~np.isin(self.rows, rows)
+        upper = None if self.upper is None else self.upper[others]
+        return Ordered(self.rows[others], self.match[others], self.candidates, upper)
 
 
 class RawScores(NamedTuple):
@@ -210,8 +201,10 @@ class Collection(Protocol):
         embedding: NDArray[np.float32],
         second_stage: SecondStageQuery | None = None,
         hubs: float = 1.0,
-    ) -> Everything:
-        """Return all items that a search may find, bounded if `second_stage` says by what.
+    ) -> Ordered:
+        """Return all items that a search may find, by ascending row.
+
+        They are bounded if `second_stage` says by what.
 
         Raises:
             InputError: If the index is in a vector database, which does not return all items.

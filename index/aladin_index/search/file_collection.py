@@ -23,7 +23,6 @@ from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.items.words import FoundWords, WordIndex
 from aladin_index.search.collection import (
-    Everything,
     FirstStageQuery,
     ListedPage,
     ListOrder,
@@ -91,6 +90,29 @@ class StoredCollection:
             if (found := stage.nearest(together, count, allowed)) is not None:
                 return found
         raise AssertionError("the last first stage takes every search")
+
+    def vectors(
+        self, embeddings: Float[np.ndarray, "*queries d_match"], hubs: float = 1.0
+    ) -> Float[np.ndarray, "*queries width"]:
+        """Return the vectors whose inner products with stored ones are the corrected cosines.
+
+        `hubs` is the share of the correction that applies: 1 for queries of the other modality.
+        """
+        if not self.entry.corrected:
+            return embeddings
+        return query_vectors(embeddings, self.entry.vector_dim, hubs)
+
+    def corrected(
+        self,
+        align: NDArray[np.float32],
+        query: Float[np.ndarray, "query_tokens dim"],
+        modality: Modality,
+    ) -> NDArray[np.float32]:
+        """Subtract the hub correction from the alignment scores of all items."""
+        if not self.entry.corrected:
+            return align
+        biases = self.embeddings[:, -1] * _bias_count(query, modality)
+        return (align + biases).astype(np.float32, copy=False)
 
     def order(
         self,
@@ -177,7 +199,7 @@ class FileCollection:
         total = every if selection is None else selection.count
         vectors = [query.embedding for query in queries]
         if base.entry.corrected:
-            vectors = [self._vector(query.embedding, query.hubs) for query in queries]
+            vectors = [base.vectors(query.embedding, query.hubs) for query in queries]
         together: dict[int, list[NDArray[np.float32]]] = {}
         for query, vector in zip(queries, vectors, strict=True):
             together.setdefault(query.candidates, []).append(vector)
@@ -201,11 +223,11 @@ class FileCollection:
         embedding: NDArray[np.float32],
         second_stage: SecondStageQuery | None = None,
         hubs: float = 1.0,
-    ) -> Everything:
+    ) -> Ordered:
         base, changes, built = self.base, self.changes, self.base.entry.count
         chosen = self.selection
         of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
-        vector = self._vector(embedding, hubs)
+        vector = base.vectors(embedding, hubs)
         rows, match = exact_search(base.embeddings, vector, None, of_base)
         upper = None
         if second_stage is not None:
@@ -220,7 +242,7 @@ class FileCollection:
                 upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
         if upper is not None and second_stage is not None:
             upper = self._corrected(upper, second_stage.tokens, second_stage.modality, rows)
-        return Everything(rows, match, upper)
+        return Ordered(rows, match, len(rows), upper)
 
     def match(
         self,
@@ -357,12 +379,6 @@ class FileCollection:
     def _select(self, filter: Filter) -> Selection | None:
         """Return the live rows that pass another filter."""
         return replace(self, filter=filter).selection
-
-    def _vector(self, embedding: NDArray[np.float32], hubs: float) -> NDArray[np.float32]:
-        """Return the vector whose inner product with a stored one is the corrected cosine."""
-        if not self.entry.corrected:
-            return embedding
-        return query_vectors(embedding, self.entry.vector_dim, hubs)
 
     def _upper_of(
         self, query: SecondStageQuery, rows: NDArray[np.int64]

@@ -81,10 +81,11 @@ def _unreliable_because(
     """Return why the calibration may not judge an answer, or None."""
     if plan.is_joined:
         return "several_terms"
-    if plan.query[0].box is not None:
+    lead = plan.terms[0].term
+    if lead.box is not None:
         return "box"
     # Without the second stage, the lengths of the texts found for an image are not known.
-    is_uncounted = ranked.degraded == "rerank_unavailable" and plan.query[0].modality == "image"
+    is_uncounted = ranked.degraded == "rerank_unavailable" and lead.modality == "image"
     is_aligned = ranked.pool_align is not None and ranked.ranking.align is not None
     because = calibration.unreliable_because(plan.direction, aligned=is_aligned)
     if because is None and is_uncounted:

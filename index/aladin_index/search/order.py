@@ -69,17 +69,20 @@ def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -
     nevertheless, if it can: this is shown, and hits are judged by it.
     """
     # Scored ones alone are always of one block.
-    places, match, blocks = scored.places, found.match, found.blocks
+    places, match, blocks = scored.places, found.items.match, found.blocks
     if places is not None:
         match = match[places]
-    best = ordered_page(scored.total, match, blocks, found.page)
+    if blocks is None and found.are_nearest:  # in the order of their cosines already
+        best = np.argsort(-scored.total, kind="stable")[found.page]
+    else:
+        best = ordered_page(scored.total, match, blocks, found.page)
     among_all = best if places is None else places[best]
     if found.are_nearest:
         match_ranks = among_all + (found.start + 1)
     else:
-        match_ranks = found.start + ranks_at(among_all, found.match)
+        match_ranks = found.start + ranks_at(among_all, found.items.match)
     ranking = Ranking(
-        rows=found.rows[among_all],
+        rows=found.items.rows[among_all],
         scores=scored.total[best],
         match=match[best],
         match_ranks=match_ranks,

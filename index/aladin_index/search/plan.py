@@ -37,7 +37,6 @@ class Plan(NamedTuple):
     """What the stages of one search need.
 
     Attributes:
-        query: The query.
         options: How to search.
         collection: The searched collection, restricted to items that pass the filter.
         terms: How each term scores the candidates.
@@ -55,7 +54,6 @@ class Plan(NamedTuple):
         deadline_s: Time by which the second stage has to end, or None.
     """
 
-    query: Query
     options: SearchOptions
     collection: Collection
     terms: Sequence[TermPlan]
@@ -74,7 +72,7 @@ class Plan(NamedTuple):
     @property
     def direction(self) -> Direction:
         """Direction of the search: that of the first term."""
-        return DIRECTION_OF[self.query[0].modality]
+        return DIRECTION_OF[self.terms[0].stage.modality]
 
     def nearest(self, count: int) -> FirstStageQuery:
         """Return what the collection is asked for the nearest items, without bounds."""
@@ -117,7 +115,7 @@ class Planner:
         is_joined, stage = query[0].role is not None, _first_stage(terms, options)
         embedding, hubs = terms[0].embedding, terms[0].hubs
         if is_joined:
-            check_joined(query, options)
+            check_joined(options)
             terms = weighed(terms)
             embedding, hubs = joined_embedding(terms)
             terms = move_words(terms, options)
@@ -126,7 +124,6 @@ class Planner:
         block, is_exhaustive = self._block(terms, collection, options)
         timeout_ms = options.timeout_ms
         return Plan(
-            query=query,
             options=options,
             collection=collection,
             terms=terms,

@@ -317,7 +317,7 @@ class SearchRequest(SearchOptions, Asked):
         Raises:
             InputError: If it is not exactly one query, the terms are none, or a box has no photo.
         """
-        if self.all or self.not_ or self.like:
+        if self.has_terms:
             self._check_terms()
             return
         given = {name: getattr(self, name) for name in _QUERIES}

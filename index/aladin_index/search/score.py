@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -84,9 +85,9 @@ def score_all(
         for place in group:
             plan = plans[place]
             is_plain = plan.collection.is_shared and not plan.is_joined
-            is_whole = plan.deadline_s is None and found[place].upper is None
+            is_whole = plan.deadline_s is None and found[place].items.upper is None
             if plan.reranks and is_plain and is_whole:
-                together.setdefault(plan.query[0].modality, []).append(place)
+                together.setdefault(plan.terms[0].stage.modality, []).append(place)
         for places in together.values():
             known.update(_align_together(plans, found, places, clock))
     return [
@@ -103,20 +104,13 @@ def _align_together(
 ) -> dict[int, NDArray[np.float32]]:
     """Align the items of searches of one modality that share a collection, in one call."""
     began, plan = time.perf_counter(), plans[places[0]]
-    rows = [
-        each.rows if each.pool.places is not None else _with_pool(each)
-        for each in (found[place] for place in places)
-    ]
-    tokens = [plans[place].terms[0].stage.tokens for place in places]
-    aligned = plan.collection.align_all(tokens, plan.query[0].modality, rows)
+    rows = [found[place].aligned_rows for place in places]
+    stages = [plans[place].terms[0].stage for place in places]
+    tokens = [stage.tokens for stage in stages]
+    aligned = plan.collection.align_all(tokens, stages[0].modality, rows)
     if count := sum(map(len, rows)):
         clock.observe(plan.direction, count, time.perf_counter() - began)
     return dict(zip(places, aligned, strict=True))
-
-
-def _with_pool(found: Candidates) -> NDArray[np.int64]:
-    """Return the candidates, and after them the pool, which is not among them."""
-    return np.append(found.rows, found.pool.rows)
 
 
 def _score(
@@ -126,13 +120,12 @@ def _score(
     degraded: Degraded | None = "rerank" if plan.lacks_tokens else None
     aligned: list[NDArray[np.float32] | None] = [None] * len(plan.terms)
     try:
-        if found.upper is not None:
-            return _score_best(plan, found, found.upper, clock)
+        if found.items.upper is not None:
+            return _score_best(plan, found, found.items.upper, clock)
         if known is not None:
             aligned = [known]
         elif plan.reranks:
-            rows = found.rows if found.pool.places is not None else _with_pool(found)
-            aligned = _align(plan, rows, clock)
+            aligned = _align(plan, found.aligned_rows, clock)
     except OutOfTimeError:
         degraded = "rerank_timeout"
     except EngineUnavailableError:
@@ -151,16 +144,16 @@ def _total(
         terms = _score_terms(plan, found, aligned)
         total = np.stack([each.score for each in terms]).sum(axis=0)
         return Scored(None, total, degraded=degraded, terms=terms)
-    align, pool_align, total = aligned[0], None, found.match
+    align, pool_align, total = aligned[0], None, found.items.match
     if align is not None:
-        count, pool = len(found.rows), found.pool
+        count, pool = len(found.items.rows), found.pool
         pool_align = align[count:] if pool.places is None else align[pool.places]
         align = align[:count]
         total = plan.terms[0].fusion.combine(align, total, plan.terms[0].weight)
     if plan.words is not None:
         first = total if found.blocks is None else total[found.blocks == 0]
         weight = plan.options.lexical or 0.0
-        total = total + words_bonus(first, found.rows, plan.words, weight)
+        total = total + words_bonus(first, found.items.rows, plan.words, weight)
     return Scored(None, total, align, pool_align, degraded)
 
 
@@ -189,62 +182,60 @@ def _score_best(
 ) -> Scored:
     """Score the candidates of one block that can be on the page, by their bounds, and the pool."""
     term, pool, page = plan.terms[0], found.pool, found.page
-    known = np.full(len(found.rows), np.nan, dtype=np.float32)
+    rows, match, _, _ = found.items
+    known = np.full(len(rows), np.nan, dtype=np.float32)
     # How many of all items will be scored is not known: the deadline is checked between blocks.
-    count = len(found.rows) + len(pool.rows) * (pool.places is None) if found.are_nearest else 0
+    count = len(rows) + len(pool.rows) * (pool.places is None) if found.are_nearest else 0
     began = time.perf_counter()
 
-    def align_rows(rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return plan.collection.align(term.stage.tokens, term.stage.modality, rows)
-
+    align_rows = partial(plan.collection.align, term.stage.tokens, term.stage.modality)
     guarded = clock.guard(align_rows, plan.direction, count, plan.deadline_s)
 
     def align(places: NDArray[np.int64]) -> NDArray[np.float32]:
         new = places[np.isnan(known[places])]
         if len(new):
-            known[new] = guarded(found.rows[new])
+            known[new] = guarded(rows[new])
         return known[places]
 
-    def fuse(align: NDArray[np.float32], match: NDArray[np.float32]) -> NDArray[np.float32]:
-        return term.fusion.combine(align, match, term.weight)
-
+    fuse = partial(term.fusion.combine, weight=term.weight)
     # The weight is not negative: the fused score of a bound is a bound of the fused score. Without
     # weight, an infinite bound would not be a number.
-    bounds = fuse(upper if term.weight > 0 else np.zeros_like(upper), found.match)
-    best = score_best(bounds, lambda places: fuse(align(places), found.match[places]), page.stop)
+    bounds = fuse(upper if term.weight > 0 else np.zeros_like(upper), match)
+    best = score_best(bounds, lambda places: fuse(align(places), match[places]), page.stop)
     places = best.rows
     if found.are_nearest and len(places) and page.stop > page.start:
         # Ranks by alignment are those of the whole block: what can have a better one is scored.
         hits = places[np.lexsort((places, -best.keys))[page]]
         places = np.union1d(places, np.flatnonzero(upper >= align(hits).min()))
     else:
-        places = places[np.lexsort((places, -found.match[places]))]
+        places = places[np.lexsort((places, -match[places]))]
     scores = align(places)
     pool_align = align(pool.places) if pool.places is not None else guarded(pool.rows)
     if count:
         clock.observe(plan.direction, count, time.perf_counter() - began)
-    return Scored(places, fuse(scores, found.match[places]), scores, pool_align)
+    return Scored(places, fuse(scores, match[places]), scores, pool_align)
 
 
 def _score_terms(
     plan: Plan, found: Candidates, aligned: Sequence[NDArray[np.float32] | None]
 ) -> list[TermScores]:
     """Score the candidates by each of joined terms."""
+    rows = found.items.rows
     embeddings = np.stack([each.embedding for each in plan.terms])
-    match = plan.collection.match(embeddings, [each.hubs for each in plan.terms], found.rows)
+    match = plan.collection.match(embeddings, [each.hubs for each in plan.terms], rows)
     # Liked items that have moved words count by them alone.
     has_moved = any(
         each.is_moved and align is not None for each, align in zip(plan.terms, aligned, strict=True)
     )
     borders = [] if found.blocks is None else np.flatnonzero(np.diff(found.blocks)) + 1
-    blocks = np.split(np.arange(len(found.rows)), borders) if len(found.rows) else []
+    blocks = np.split(np.arange(len(rows)), borders) if len(rows) else []
     terms: list[TermScores] = []
     for term, of_match, align in zip(plan.terms, match, aligned, strict=True):
-        score = np.zeros(len(found.rows), dtype=np.float32)
+        score = np.zeros(len(rows), dtype=np.float32)
         for block in () if has_moved and term.term.role == "like" else blocks:
             of_block = None if align is None else align[block]
             score[block] = term.factor * _in_block(term, plan, of_match[block], of_block)
-        raw = plan.collection.raw_scores(term.stage, found.rows, of_match, align, term.hubs)
+        raw = plan.collection.raw_scores(term.stage, rows, of_match, align, term.hubs)
         terms.append(TermScores(score, raw.match, raw.align))
     return terms
 

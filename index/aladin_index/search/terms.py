@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from aladin_index.search.collection import SecondStageQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import Query, Term
+from aladin_index.search.query import Term
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
@@ -70,9 +70,7 @@ class TermPlan(NamedTuple):
     is_moved: bool = False
 
 
-def check_joined(query: Query, options: SearchOptions) -> None:
-    if all(term.role == "not" for term in query):
-        raise InputError("not: expected a term in all or like beside it, got none")
+def check_joined(options: SearchOptions) -> None:
     if options.lexical:
         raise InputError("lexical: expected a query of one text, got several terms")
     if options.min_probability is not None:

@@ -108,15 +108,10 @@ class QueryEncoder:
         detector: Detector | None = None,
         networks: QueryNetworks | None = None,
     ) -> None:
-        """Create an encoder without encoding anything.
+        """Decode at most `decode_threads` photos at a time, as the memory of the limits allows.
 
-        Args:
-            limits: Limits for a query.
-            cache: Cache of encodings, or None to cache nothing.
-            decode_threads: Most photos decoded at a time, if the memory of the limits allows them.
-            detector: Finds the regions of photos for models that read regions, or None.
-            networks: Networks that encode in place of those of the indexes, or None for the
-                indexes' own.
+        `detector` finds the regions of photos for models that read regions, and `networks` encode
+        in place of those of the indexes.
         """
         self._limits = limits
         self._detector = detector
@@ -149,14 +144,7 @@ class QueryEncoder:
         check_detector(model.image.encoder, self._detector)
 
     def warm_up(self, index: SearchBackend) -> None:
-        """Encode a text and a photo once, so that no query takes longer than later ones.
-
-        Args:
-            index: Index that will be searched.
-
-        Raises:
-            CheckpointError: If a graph of its network cannot be loaded.
-        """
+        """Encode a text and a photo once, so that no query takes longer than later ones."""
         model = index.checkpoint.model
         texts, photos = (self._networks.of(model, each) for each in _MODALITIES)
         if texts not in self._warm["text"]:
@@ -181,16 +169,10 @@ class QueryEncoder:
     ) -> list[EncodedQuery | Exception | None]:
         """Encode the terms of queries, all texts together and all photos together.
 
-        Args:
-            searcher: Searcher of the index to be searched; its model encodes.
-            queries: Queries, at least one.
-            is_wanted: Function that returns whether the query at a position is still awaited.
-            until_s: Deadline of each query, by `time.monotonic`, for a photo to wait for memory to
-                be decoded in; empty for the memory's own limit.
-
-        Returns:
-            By place the encoded query, or why there is none: an `AladinError` about the first term
-            that fails, another exception if something unforeseen happened, None if nobody waits.
+        `is_wanted` says whether the query at a place is still awaited; until `until_s`, by
+        `time.monotonic`, a photo waits for memory to be decoded in. Returns by place the query, or
+        why there is none: an `AladinError` about the first term that fails, another exception if
+        something unforeseen happened, None if nobody waits.
         """
         asked = [
             (place, one)
@@ -231,16 +213,7 @@ class QueryEncoder:
         return [missing.get(place, tuple(each)) for place, each in enumerate(joined)]
 
     def encode_one(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
-        """Encode one query by itself.
-
-        Args:
-            searcher: Searcher; see `encode`.
-            query: Query to encode.
-
-        Raises:
-            AladinError: If the query or a term of it cannot be encoded.
-            WithdrawnError: If no client waits for it; see `aladin_network.photos.memory`.
-        """
+        """Encode one query by itself, or raise why it cannot be."""
         is_wanted = is_still_wanted()
         (encoded,) = self.encode(searcher, [query], lambda _: is_wanted())
         if isinstance(encoded, Exception):

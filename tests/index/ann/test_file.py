@@ -40,7 +40,7 @@ def test_an_index_is_read_as_it_was_written_by_any_number_of_threads(
     for threads in (1, 2):
         faiss.omp_set_num_threads(threads)
         try:
-            index = build_ann(factory, VECTORS[:1500], NullProgress())
+            index = build_ann(factory, VECTORS[:700], NullProgress())
         finally:
             faiss.omp_set_num_threads(before)
         found = search(index)
@@ -49,7 +49,7 @@ def test_an_index_is_read_as_it_was_written_by_any_number_of_threads(
             np.testing.assert_array_equal(mine, theirs)
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
     opened = read_ann(tmp_path / "1")
-    assert opened.ntotal == 1500
+    assert opened.ntotal == 700
     for mine, theirs in zip(search(opened), found, strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert capfd.readouterr() == ("", "")

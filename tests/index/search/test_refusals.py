@@ -63,7 +63,7 @@ def test_options_at_their_bounds_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("terms", "options", "message"),
     [
-        ([("not", "text 1", 1.0)], {}, "expected a term in all or like"),
+        ([("not", "text 1", 1.0)], {}, "cancel each other"),
         ([("all", "photo 1", 1.0), ("all", "photo 1", -1.0)], {}, "cancel each other"),
         ([("all", "text 1", 1.0)], {"min_probability": 0.5}, "not calibrated|no probability"),
         ([("all", "text 1", 1.0)], {"lexical": 1.0}, "a query of one text, got several"),

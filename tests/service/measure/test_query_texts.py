@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,17 +114,16 @@ def test_made_up_words_replace_one_word_each() -> None:
         assert pairs[0][1] in ("a", "the") or len(pairs) == 1
 
 
-def test_captions_without_a_phrase_give_no_queries(checkpoint: Checkpoint) -> None:
-    found = encode_short_queries(
-        checkpoint.model, [record("c", "they are running")], right_by_captions, NullProgress()
-    )
-    assert found is None
+def none_right(texts: Sequence[str], records: Sequence[Record]) -> NDArray[np.bool_]:
+    return np.zeros((len(texts), len(records)), dtype=np.bool_)
 
 
-def test_texts_that_are_right_for_no_photo_give_no_queries(checkpoint: Checkpoint) -> None:
-    def right_answers(texts: Sequence[str], records: Sequence[Record]) -> NDArray[np.bool_]:
-        return np.zeros((len(texts), len(records)), dtype=np.bool_)
-
-    assert draw_short_queries(RECORDS)
-    found = encode_short_queries(checkpoint.model, RECORDS, right_answers, NullProgress())
-    assert found is None
+@pytest.mark.parametrize(
+    ("records", "right"),
+    [([record("c", "they are running")], right_by_captions), (RECORDS, none_right)],
+    ids=["no phrase", "no right photo"],
+)
+def test_captions_that_give_no_queries(
+    checkpoint: Checkpoint, records: list[Record], right: Any
+) -> None:
+    assert encode_short_queries(checkpoint.model, records, right, NullProgress()) is None

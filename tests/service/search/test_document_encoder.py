@@ -134,8 +134,8 @@ def test_texts_are_cut_to_a_number_of_tokens(
     assert own.num_tokens == min(most, config.max_tokens)
 
 
-def test_vectors_are_written_for_an_answer(encode: Any) -> None:
-    document = TextQuery(TEXTS[0])
+def test_vectors_are_written_as_numbers_or_base64(encode: Any) -> None:
+    document, vector = TextQuery(TEXTS[0]), np.array([0.5, -2.0], dtype=np.float32)
     (own,) = encode([document])
     (numbers,) = encode([document], form="float")
     (tokens,) = encode([document], form="base64", multivector=True)
@@ -143,10 +143,6 @@ def test_vectors_are_written_for_an_answer(encode: Any) -> None:
     assert (numbers.vectors, own.written) == (None, b"")
     rows = [np.frombuffer(base64.b64decode(each), "<f4") for each in from_json(tokens.written)]
     np.testing.assert_allclose(rows, own.vectors.tokens, atol=1e-6)
-
-
-def test_vectors_are_written_as_numbers_or_base64() -> None:
-    vector = np.array([0.5, -2.0], dtype=np.float32)
     assert write_vectors(vector, "float") == b"[0.5,-2.0]"
     assert write_vectors(np.stack([vector, vector]), "float") == b"[[0.5,-2.0],[0.5,-2.0]]"
     assert write_vectors(vector, "base64") == b'"AAAAPwAAAMA="'

@@ -1,12 +1,14 @@
-"""A cache that never outgrows its limit: what gives way, and what is counted."""
+"""Caches that never outgrow their limit: what gives way, what is the same, what is counted."""
 
 from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
-from aladin_service.search.lru_cache import LruCache
+from aladin_network.scoring.encoding import Encoding
+from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache, LruCache
 
 
 class Texts(LruCache[str, str]):
@@ -77,3 +79,32 @@ def test_threads_may_use_it_at_the_same_time() -> None:
     kept = {value: cache.get(value) for value in map(str, range(30))}
     sizes = [cache.entry_bytes(value, entry) for value, entry in kept.items() if entry is not None]
     assert 0 < sum(sizes) == cache.size_bytes <= 100
+
+
+def entry(tokens: int = 2, value: float = 1.0) -> CachedEncoding:
+    encoding = Encoding.of_item(
+        np.full(4, value, dtype=np.float32), np.ones((tokens, 3), dtype=np.float32)
+    )
+    return CachedEncoding(encoding, None)
+
+
+def of(text: str, model_id: str = "model") -> CacheKey:
+    return CacheKey.of(model_id, text)
+
+
+def test_an_encoding_is_found_under_its_own_model_and_content_only() -> None:
+    cache, kept = EncodingCache(10**6), entry()
+    cache.put(of("a dog"), kept)
+    cache.put(CacheKey.of("model", b"a photo"), kept)
+    assert cache.get(of("a dog")) is cache.get(CacheKey.of("model", b"a photo")) is kept
+    others = [of("A dog"), of("a dog "), of("a dog", "another"), CacheKey.of("model", b"a dog")]
+    assert [cache.get(key) for key in others] == [None] * 4
+
+
+def test_an_encoding_is_counted_with_its_tokens_and_its_text() -> None:
+    sizes: list[int] = []
+    for text, tokens in (("a", 2), ("a", 5), ("a dog", 2)):
+        cache = EncodingCache(10**6)
+        cache.put(of(text), entry(tokens=tokens))
+        sizes.append(cache.size_bytes - (sizes[0] if sizes else 0))
+    assert sizes[1:] == [3 * (3 * 4 + 1), 4 * len(" dog")]  # float32 and a bool a token
