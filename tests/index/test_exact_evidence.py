@@ -74,4 +74,4 @@ def test_of_what_was_built_and_what_was_added_in_both_directions(
                 pair = score_pair(model, Term(query, modality, text, size_px), collection, item)
                 assert pair.match == pytest.approx(hit.stages.match.score, abs=1e-6)
                 assert pair.align == pytest.approx(hit.stages.align.score, abs=1e-6)
-                assert word_evidence(*pair.pair) == evidence
+                assert word_evidence(pair.pair) == evidence

@@ -20,7 +20,7 @@ from aladin_index.ann.exact_search import largest
 from aladin_index.ann.first_stage import retrieve
 from aladin_index.ann.hub_correction import without_biases
 from aladin_index.search.file_collection import StoredCollection
-from aladin_index.search.order import ordered_page
+from aladin_index.search.order import ordered_page, ranks_at
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
 from aladin_network.graphs.threads import compute_threads, set_compute_threads
 from aladin_network.scoring.encoding import Encoding
@@ -100,15 +100,8 @@ def exhaustive_tops(
             fused = fusion.combine(collection.corrected(aligned, tokens, queries.modality), match)
             top = largest(fused, at)
             rows.append(top)
-            places.append(_places(match, top))
+            places.append(ranks_at(top, match) - 1)
     return ExhaustiveTops(np.stack(rows), np.stack(places))
-
-
-def _places(match: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ranks of rows by cosine; ties are in ascending row order."""
-    higher = [np.count_nonzero(match > match[row]) for row in rows]
-    equal_before = [np.count_nonzero(match[:row] == match[row]) for row in rows]
-    return np.array(higher, dtype=np.int64) + np.array(equal_before, dtype=np.int64)
 
 
 def fewest_candidates(tops: ExhaustiveTops, fidelity: float) -> int:

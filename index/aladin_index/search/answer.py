@@ -190,7 +190,7 @@ def _explain(
         elif explains and index.checkpoint.alignment_trained:
             compared = compare_with_items(model, term.term, plan.collection, items)
             for hit, pair in zip(hits, compared, strict=True):
-                hit.evidence = word_evidence(*pair)
+                hit.evidence = word_evidence(pair)
     except EngineUnavailableError:
         return False
     return True

@@ -73,29 +73,19 @@ def compare_with_items(
     return found
 
 
-def word_evidence(
-    cosines: Float[np.ndarray, "words regions"],
-    text: str,
-    spans: Sequence[tuple[int, int]],
-    boxes: Sequence[Box],
-    numbers: Sequence[int] | None = None,
-) -> list[Evidence]:
+def word_evidence(pair: ComparedPair) -> list[Evidence]:
     """Find each word's best region; the scores add up to the pair's alignment score.
 
     Args:
-        cosines: Cosine of each word and each region.
-        text: Text that the words come from.
-        spans: Characters [start, end) of its words.
-        boxes: Boxes of the regions in their order, or an empty list if unknown. A region beyond
-            them has no box.
-        numbers: Numbers of the regions in the photo, or None if they are all of it.
+        pair: Text and photo.
 
     Returns:
         One entry a word, in order; empty if the photo has no region.
 
     Raises:
-        InputError: If the words do not belong to this text.
+        InputError: If the words do not belong to the text.
     """
+    cosines, text, spans, boxes, numbers = pair
     words, regions = cosines.shape
     if words == 0 or regions == 0:
         return []
@@ -103,6 +93,7 @@ def word_evidence(
     best = cosines.argmax(axis=1).tolist()
     scores = cosines.max(axis=1).astype(np.float64)
     shares = scores / (np.abs(scores).sum() or 1.0)  # the shares of nothing are 0
+    each = zip(spans[:words], best, scores.tolist(), shares.tolist(), strict=True)
     return [
         Evidence(
             token=text[start:end],
@@ -113,9 +104,7 @@ def word_evidence(
             score=score,
             share=share,
         )
-        for (start, end), region, score, share in zip(
-            spans[:words], best, scores.tolist(), shares.tolist(), strict=True
-        )
+        for (start, end), region, score, share in each
     ]
 
 

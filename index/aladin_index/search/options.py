@@ -72,7 +72,7 @@ def _number_or_exhaustive(value: object, validate: ValidatorFunctionWrapHandler)
     try:
         return validate(value)
     except ValidationError:
-        expected = f"expected a whole number from 1 to {MAX_CANDIDATES:,}, or all"
+        expected = f"expected a whole number from 1 to {MAX_CANDIDATES:,}, or exhaustive"
         raise PydanticCustomError("candidates", "{expected}", {"expected": expected}) from None
 
 
@@ -89,8 +89,8 @@ class SearchOptions:
         WrapValidator(_number_or_exhaustive),
         Field(
             description="Candidates that the first stage passes to the second; null takes the"
-            " index's tuned number. `all` finds the best hits by the second stage among all items,"
-            " of which those are scored that can be among the hits."
+            " index's tuned number. `exhaustive` finds the best hits by the second stage among all"
+            " items, of which those are scored that can be among the hits."
         ),
     ] = None
     rerank: Annotated[

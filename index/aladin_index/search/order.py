@@ -144,13 +144,12 @@ def ranks_at(
     Equal scores rank in the order of their places.
     """
     if len(scores) > _SORTED and len(places) <= _COUNTED and blocks is None:
-        return np.array([_rank(place, scores) for place in places.tolist()], dtype=np.int64)
+        above = [
+            1 + np.count_nonzero(scores > scores[n]) + np.count_nonzero(scores[:n] == scores[n])
+            for n in places.tolist()
+        ]
+        return np.array(above, dtype=np.int64)
     ranks = np.empty(len(scores), dtype=np.int64)
     keys = (-scores,) if blocks is None else (-scores, blocks)
     ranks[np.lexsort(keys)] = np.arange(1, len(scores) + 1)
     return ranks[places]
-
-
-def _rank(place: int, scores: NDArray[np.float32]) -> int:
-    above = np.count_nonzero(scores > scores[place])
-    return int(1 + above + np.count_nonzero(scores[:place] == scores[place]))

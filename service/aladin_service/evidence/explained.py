@@ -58,7 +58,7 @@ def draw_pair(
         generation=searcher.index.generation,
         match=scores.match,
         align=scores.align,
-        evidence=word_evidence(*scores.pair),
+        evidence=word_evidence(scores.pair),
         box=encoded.box,
     )
     with _decoded(pair.photo, memory) as photo:

@@ -94,7 +94,7 @@ def test_the_words_of_a_pair_add_up_to_its_alignment_score(corrected: Path) -> N
             pair = score_pair(model, query, collection, item)
             best = (words @ collection.tokens(item.row).T).max(axis=1)
             assert pair.align == pytest.approx(float(best.sum()), abs=2e-3)
-            evidence = [each.score for each in word_evidence(*pair.pair)]
+            evidence = [each.score for each in word_evidence(pair.pair)]
             assert evidence == pytest.approx(best.tolist(), abs=1e-3)
 
 

@@ -33,7 +33,7 @@ BOXES = [(0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 1.0, 1.0)]
 def test_each_word_finds_its_best_region(
     cosines: Any, spans: Any, boxes: Any, expected: list[Any]
 ) -> None:
-    evidence = word_evidence(cosines, "red star.", spans, boxes)
+    evidence = word_evidence(ComparedPair(cosines, "red star.", spans, boxes))
     assert [(each.token, each.region, each.box) for each in evidence] == expected
     assert [(each.start, each.end) for each in evidence] == spans[: len(evidence)]
     scores = cosines.max(axis=1).tolist() if expected else []
@@ -46,7 +46,7 @@ def test_each_word_finds_its_best_region(
 def test_another_text_is_refused() -> None:
     spans = [(place, place + 1) for place in range(4)]
     with pytest.raises(InputError, match="the query has 2 words, its text 4: 'abcd'"):
-        word_evidence(COSINES, "abcd", spans, BOXES)
+        word_evidence(ComparedPair(COSINES, "abcd", spans, BOXES))
 
 
 def network(reads: str, zero_tokens: int) -> Any:
