@@ -158,15 +158,24 @@ class Planner:
         if term.box is not None:
             term = self.part_of(term, collection, options)
             fusion = fusion if crosses else region_fusion(term)
-        _check_fit(term, collection, options, crosses=crosses)
+        entry, encoding = collection.entry, term.encoding
+        expected, shape = (1, entry.embedding_dim), tuple(encoding.embedding.shape)
+        if shape != expected:
+            raise ShapeError(f"embedding {expected}", shape)
+        if encoding.tokens.shape[2] != entry.token_dim:
+            raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
+        if options.explain and crosses and term.modality == "text" and term.text is None:
+            raise InputError("explain: expected the query's text, got none")
+        if options.lexical and term.text is None:
+            raise InputError("lexical: expected a query of one text, got none")
         if options.min_probability is not None:
             self._check_judged(crosses=crosses)
-        encoding, compares = term.encoding, crosses or term.box is not None
+        compares = crosses or term.box is not None
         return TermPlan(
             term=term,
             embedding=encoding.embedding[0],
             stage=SecondStageQuery(encoding.tokens[0][encoding.mask[0]], term.modality),
-            aligns=compares and means and collection.entry.token_count > 0,
+            aligns=compares and means and entry.token_count > 0,
             crosses=crosses,
             hubs=float(crosses),
             fusion=fusion,
@@ -217,22 +226,6 @@ def _first_stage(terms: Sequence[TermPlan], options: SearchOptions) -> SecondSta
     # Bounds are those of words with regions: regions that search photos have none.
     ranks = term.term.role is None and options.rerank and term.crosses and term.weight != 0
     return SecondStageQuery(term.stage.tokens, term.stage.modality, ranks)
-
-
-def _check_fit(
-    term: Term, collection: Collection, options: SearchOptions, *, crosses: bool
-) -> None:
-    """Check that a term has the dimensions of the index, and the text that the options need."""
-    entry, encoding = collection.entry, term.encoding
-    expected = (1, entry.embedding_dim)
-    if tuple(encoding.embedding.shape) != expected:
-        raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
-    if encoding.tokens.shape[2] != entry.token_dim:
-        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
-    if options.explain and crosses and term.modality == "text" and term.text is None:
-        raise InputError("explain: expected the query's text, got none")
-    if options.lexical and term.text is None:
-        raise InputError("lexical: expected a query of one text, got none")
 
 
 def _own_rows(query: Query, collection: Collection) -> list[int]:
