@@ -217,7 +217,6 @@ PROBED: list[tuple[str, Callable[[Path], None], str]] = [
 def test_damage_of_the_right_length_is_found_before_a_generation_answers(
     index_copy: Path, target: str, name: str, damage: Callable[[Path], None], says: str
 ) -> None:
-    probe(index_copy)
     file = generation_folder(index_copy, 1) / target / name
     damage(file)
     with pytest.raises(IndexCorruptError, match=says) as caught:
