@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,18 @@ def test_a_file_that_is_missing_or_cut_short_is_named(
         (folder / name).write_bytes(data[: int(share * len(data))])
     with pytest.raises(CheckpointError, match=name):
         load_checkpoint(folder)
+
+
+def test_every_file_has_the_permissions_of_a_new_file(
+    build_tiny: Callable[..., AladinModel], tmp_path: Path
+) -> None:
+    before = os.umask(0o027)
+    try:
+        save_checkpoint(tmp_path / "c", build_tiny())
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "c").iterdir()}
+    assert modes == dict.fromkeys(CHECKPOINT_FILES, 0o640)
 
 
 def test_weights_of_another_user_are_named_with_the_systems_reason(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from transformers.configuration_utils import PretrainedConfig
 from typing_extensions import override
@@ -22,7 +22,6 @@ from aladin_network.config import ImageEncoderConfig, ImagePreprocessing, dump_c
 from aladin_network.encoders.base import (
     Features,
     LayerStates,
-    TextEncoder,
     concatenate_features,
     with_front,
 )
@@ -50,20 +49,16 @@ class HFImageEncoder(VisionTowerEncoder):
 
     default_preprocessing = ImagePreprocessing()
 
-    def __init__(
-        self,
-        config: ImageEncoderConfig,
-        text_encoder: TextEncoder | None = None,
-        model: nn.Module | None = None,
-    ) -> None:
-        super().__init__(config, text_encoder, model)
+    @override
+    def measure(self) -> None:
         self._divided: DividedTower | None = None
         self._options = self._position_options()
         self.dim, self.grid, self.has_cls, self._covered = self._probe()
-        self.levels = [(side, side) for side in config.pyramid or ()] or [self.grid]
-        if any(side < 1 or side > min(self.grid) for side in config.pyramid or ()):
-            raise ConfigError(f"image_encoder: pyramid {config.pyramid}, the grid is {self.grid}")
-        self.has_front = self.has_cls or config.pooled
+        pyramid = self.config.pyramid or ()
+        self.levels = [(side, side) for side in pyramid] or [self.grid]
+        if any(side < 1 or side > min(self.grid) for side in pyramid):
+            raise ConfigError(f"image_encoder: pyramid {pyramid}, the grid is {self.grid}")
+        self.has_front = self.has_cls or self.config.pooled
         regions = sum(rows * columns for rows, columns in self.levels)
         self.num_tokens = regions + int(self.has_front)
 

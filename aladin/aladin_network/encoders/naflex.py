@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers.configuration_utils import PretrainedConfig
 from typing_extensions import override
 
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
-from aladin_network.encoders.base import Features, PatchBatch, PhotoPatches, TextEncoder, with_front
+from aladin_network.encoders.base import Features, PatchBatch, PhotoPatches, with_front
 from aladin_network.encoders.pixels import patch_grid, pooled_boxes, preprocess_patches
 from aladin_network.encoders.pretrained import pool
 from aladin_network.encoders.vision_tower import VisionTowerEncoder, pooled_cells
@@ -37,13 +37,9 @@ class NaFlexImageEncoder(VisionTowerEncoder):
     default_preprocessing = ImagePreprocessing(max_patches=_MAX_PATCHES)
     no_graph = "every photo has its own grid of patches, with positions interpolated for it"
 
-    def __init__(
-        self,
-        config: ImageEncoderConfig,
-        text_encoder: TextEncoder | None = None,
-        model: nn.Module | None = None,
-    ) -> None:
-        super().__init__(config, text_encoder, model)
+    @override
+    def measure(self) -> None:
+        config = self.config
         settings = cast(PretrainedConfig, self.model.config)
         self.dim = int(settings.hidden_size)
         self._patch_px = int(settings.patch_size)

@@ -62,7 +62,7 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
 class VisionTowerEncoder(ImageEncoder):
     """Base of the image encoders that read photos; its source is one tower or a pair.
 
-    A subclass sets `has_front`: whether element 0 is the tower's CLS or pooled vector, no region.
+    `has_front` says whether element 0 is the tower's CLS or pooled vector, and no region.
     """
 
     reads: ClassVar[Reads] = "photo"
@@ -83,11 +83,16 @@ class VisionTowerEncoder(ImageEncoder):
             model = build_tower(config.architecture or {}, pooled=config.pooled)
         self.model = model
         self.freeze()
+        self.measure()
 
     @staticmethod
     @abstractmethod
     def check(config: ImageEncoderConfig) -> None:
         """Refuse an architecture that is missing, impossible or does not go with the rest."""
+
+    @abstractmethod
+    def measure(self) -> None:
+        """Find what the model makes of a photo: `dim`, `num_tokens`, `has_front`."""
 
     @classmethod
     def from_source(

@@ -102,6 +102,14 @@ def test_autocast_computes_in_float32_and_trains(
     assert all(parameter.grad is not None for parameter in encoder.parameters())
 
 
+def test_word_vectors_are_dropped_in_training_only(tokenizer: Tokenizer) -> None:
+    encoder = build(tokenizer, dropout=0.4)
+    batch = encoder.preprocess(TEXTS)
+    assert torch.equal(encoder(batch).states, encoder(batch).states)
+    encoder.train()
+    assert not torch.equal(encoder(batch).states, encoder(batch).states)
+
+
 def test_word_vectors_of_a_file_become_weights(tokenizer: Tokenizer, tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text(
