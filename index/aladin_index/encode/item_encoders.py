@@ -188,7 +188,8 @@ class StreamedItems(NamedTuple):
         """Return the usable items in the form that an index stores, or None if there are none."""
         if self.encoding is None:
             return None
-        pairs = self.usable
+        found = zip(self.sources, self.found, strict=True)
+        pairs = [(source, each) for source, each in found if isinstance(each, Prepared)]
         return ItemBatch(
             items=[stored_form(*pair) for pair in pairs],
             embeddings=self.encoding.embedding,
