@@ -129,17 +129,6 @@ async def test_photos_that_take_long_hold_up_neither_small_ones_nor_changes(
         assert {answer.status_code for answer in await asyncio.gather(*slow)} == {200}
 
 
-async def test_more_photos_than_may_wait_are_refused(index: Path, held: Held) -> None:
-    async with serving(index) as (client, _):
-        asked = [asyncio.create_task(client.get("/v1/images/slow")) for _ in range(40)]
-        await held.all_begun()
-        held.go_on.set()
-        statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
-    assert statuses.count(200) >= 16
-    assert statuses.count(429) >= 1
-    assert statuses.count(200) + statuses.count(429) == 40
-
-
 async def test_a_photo_that_was_written_anew_is_kept(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
