@@ -49,12 +49,12 @@ def server(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     try:
         listens = re.compile(r"search page: (http://\S+);")
         url = until(lambda: listens.search(log.read_text("utf-8")), log, process)[1]
-        assert httpx.get(f"{url}/readyz").status_code == 503
+        assert httpx.get(f"{url}/readyz", timeout=30).status_code == 503
         assert "no index here" in log.read_text(encoding="utf-8")
         for name in ("model", "generations"):
             shutil.copytree(index_folder / name, index / name)
         shutil.copy(index_folder / "CURRENT", index / "CURRENT")
-        until(lambda: httpx.get(f"{url}/readyz").status_code == 200, log, process)
+        until(lambda: httpx.get(f"{url}/readyz", timeout=30).status_code == 200, log, process)
         yield Served(url, process, log)
     finally:
         process.send_signal(signal.SIGINT)
