@@ -24,7 +24,7 @@ from aladin_index.search.plan import Plan
 from aladin_index.search.terms import TermPlan
 from aladin_index.tokens.bounds import score_best
 from aladin_network.errors import EngineUnavailableError
-from aladin_network.types import Modality
+from aladin_network.types import DIRECTION_OF, Modality
 
 # Why the second stage is missing.
 Degraded = Literal["rerank", "rerank_timeout", "rerank_unavailable"]
@@ -109,7 +109,7 @@ def _align_together(
     tokens = [stage.tokens for stage in stages]
     aligned = plan.collection.align_all(tokens, stages[0].modality, rows)
     if count := sum(map(len, rows)):
-        clock.observe(plan.direction, count, time.perf_counter() - began)
+        clock.observe(DIRECTION_OF[stages[0].modality], count, time.perf_counter() - began)
     return dict(zip(places, aligned, strict=True))
 
 
