@@ -27,7 +27,7 @@ class Served(NamedTuple):
 
 def until(condition: Callable[[], object], log: Path, process: subprocess.Popen[bytes]) -> Any:
     """Wait for what a service does; return what the condition returns."""
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 120
     while not (found := condition()):
         said = log.read_text(encoding="utf-8")
         assert process.poll() is None and time.monotonic() < ends, said
