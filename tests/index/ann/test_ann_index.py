@@ -13,7 +13,6 @@ from aladin_index.ann.file import write_ann
 from aladin_index.items.selection import Selection
 from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
-from tests.index.progress import CountedProgress
 from tests.index.vectors import unit_vectors
 
 COUNT, DIM = 2000, 16
@@ -128,16 +127,6 @@ def test_a_search_changes_nothing_that_is_shared(built: dict[str, Any], factory:
     assert [getattr(index, name) for name in settings] == before
     if graph_before is not None:
         assert index.hnsw.efSearch == graph_before
-
-
-def test_more_than_there_are_gives_all(built: dict[str, Any]) -> None:
-    assert len(AnnIndex(built["Flat"], None).search(QUERIES[0], 10 * COUNT)) == COUNT
-
-
-def test_progress_counts_the_vectors() -> None:
-    progress = CountedProgress()
-    build_ann("Flat", unit_vectors(25_000, 4), progress)
-    assert progress.pieces == [("vectors", 25_000, 25_000)]
 
 
 def test_torch_is_imported_before_faiss_and_in_one_place() -> None:

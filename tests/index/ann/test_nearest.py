@@ -111,8 +111,14 @@ def test_vectors_are_read_ahead_at_first_and_while_they_come_from_a_disk(
 )
 @pytest.mark.parametrize("step", [None, 3])
 def test_a_longer_order_of_a_collection_begins_with_a_shorter_one(
-    make_collection: MakeCollection, factory: str, width: int | None, step: int | None
+    make_collection: MakeCollection,
+    monkeypatch: pytest.MonkeyPatch,
+    factory: str,
+    width: int | None,
+    step: int | None,
 ) -> None:
+    """Also by a filter that goes through the ANN."""
+    monkeypatch.setattr(aladin_index.ann.first_stage, "EXACT_UP_TO", 0)
     collection = make_collection(VECTORS, factory=factory, search_width=width)
     allowed = None if step is None else Selection.of_mask(np.arange(1500) % step == 0)
     for query in QUERIES[:10]:

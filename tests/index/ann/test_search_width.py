@@ -98,20 +98,6 @@ def test_the_exact_search_after_one_that_finds_too_few_is_not_timed(
     assert narrowest.search_ms > 0
 
 
-def test_recall_is_the_share_found() -> None:
-    # Two lists, one vector each of the four axes: a search of one list finds half of them.
-    vectors = np.repeat(np.eye(2, 4, dtype=np.float32), [3, 3], axis=0)
-    vectors += 0.01 * unit_vectors(6, 4)
-    ann = AnnIndex(build_ann("IVF2,Flat", vectors, NullProgress()), 1)
-    queries = np.float32([[1, 0.5, 0, 0]])
-    lowest = lowest_true_scores(vectors, queries, 3)
-    assert ann_recall(ann, vectors, queries, lowest, 3) == 1.0
-    # Of the lowest score of five nearest, a search for two can reach two of two.
-    assert ann_recall(ann, vectors, queries, lowest_true_scores(vectors, queries, 5), 2) == 1.0
-    # The nearest alone is as near as the nearest: one of three.
-    assert ann_recall(ann, vectors, queries, lowest_true_scores(vectors, queries, 1), 3) == 1 / 3
-
-
 def test_recall_is_the_share_of_what_exact_search_finds() -> None:
     ann = AnnIndex(build_ann("IVF64,Flat", VECTORS, NullProgress()), 3)
     nearest = [exact_search(VECTORS, query, 10) for query in QUERIES]

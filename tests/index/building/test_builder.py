@@ -3,9 +3,7 @@ import dataclasses
 import errno
 import json
 import shutil
-import subprocess
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,8 @@ import pytest
 from PIL import Image
 
 from aladin_index.building.builder import BuildReport, build_index
-from aladin_index.building.shards import ShardFormat
 from aladin_index.changes.item_changer import add_items
-from aladin_index.encode.source_items import ImageItem, Prepared, TextItem
+from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import (
     BUILD,
@@ -32,7 +29,6 @@ from aladin_index.generations.verify import verify_index
 from aladin_index.open import open_writer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import AddSettings, BuildSettings
-from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.errors import (
@@ -43,7 +39,6 @@ from aladin_network.errors import (
     InputError,
 )
 from aladin_network.photos.decoding import ImageLimits
-from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import NullProgress
 
@@ -282,56 +277,6 @@ def test_shards_and_readers_change_nothing(
     assert found[0] == found[1] == found[2]
 
 
-def test_only_so_many_photos_are_in_memory_at_a_time(
-    tmp_path: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Pixels:
-        """Stands for a decoded photo."""
-
-        def __init__(self, row: int) -> None:
-            self.row = row
-
-    alive: weakref.WeakSet[Pixels] = weakref.WeakSet()
-    most = 0
-
-    class Fake:
-        callers = 1
-        items_a_call = 2
-
-        def read(self, item: TextItem) -> str:
-            return item.text
-
-        def decode(self, item: TextItem, data: str) -> Prepared:
-            assert data == item.text
-            pixels = Pixels(int(item.id))
-            alive.add(pixels)
-            return Prepared(pixels, None)
-
-        def encode(self, batch: Sequence[Prepared]) -> Encoding:
-            nonlocal most
-            most = max(most, len(alive))
-            embedding = np.array(
-                [[each.value.row, each.value.row + 1] for each in batch], dtype=np.float32
-            )
-            embedding /= np.linalg.norm(embedding, axis=1, keepdims=True)
-            mask = np.ones((len(batch), 1), dtype=np.bool_)
-            return Encoding(embedding, embedding[:, None, :], mask)
-
-    form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))
-    monkeypatch.setattr("aladin_index.building.shards.item_encoder", lambda *_, **_options: Fake())
-    monkeypatch.setattr("aladin_index.building.shards.ShardFormat.of", lambda *_: form)
-    items = (TextItem(id=str(row), text="words") for row in range(2_000))
-    settings = BuildSettings(batch_size=50, ann="exact", readers=2)
-    build_index(tiny_checkpoint, tmp_path / "index", None, items, settings)
-    # Two of each thread that reads or encodes; those before may not be collected yet.
-    assert most <= 2 * 2 * (settings.readers + Fake.callers)
-    embeddings = np.load(tmp_path / "index/generations/000001/texts/embeddings.npy")
-    assert embeddings.shape == (2_000, 2)
-    rows = np.arange(2_000)
-    expected = np.stack([rows, rows + 1], axis=1) / np.hypot(rows, rows + 1)[:, None]
-    np.testing.assert_allclose(embeddings, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("done", [False, True], ids=["cut short", "done"])
 def test_a_build_beside_which_another_generation_came_is_not_taken_for_it(
     tmp_path: Path, out: Path, build: Build, images: list[ImageItem], done: bool
@@ -402,30 +347,6 @@ def test_a_full_disk_leaves_the_old_generation_live(
     assert len(ids(out)) == len(images)
 
 
-def test_a_disk_that_really_fills_up(
-    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], build: Build
-) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    size = sum(path.stat().st_size for path in tiny_checkpoint.iterdir()) // 1024 + 320
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a small disk is not allowed here")
-    try:
-        build(images[:2], out=disk / "index")
-        large = [
-            ImageItem(id=item.id, path=item.path, uri=item.uri, metadata={"notes": "x" * 9000})
-            for item in images
-        ]
-        with pytest.raises(IndexWriteError, match="live generation is unchanged"):
-            build(large, out=disk / "index")
-        assert len(ids(disk / "index")) == 2
-        verify_index(disk / "index")
-        assert build(images[:3], out=disk / "index").generation == 2
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
 def test_one_builder_at_a_time(out: Path, build: Build) -> None:
     with (
         only_builder(out),
@@ -433,20 +354,6 @@ def test_one_builder_at_a_time(out: Path, build: Build) -> None:
     ):
         build(None, [A])
     build(None, [A])
-
-
-@pytest.mark.parametrize("ann", ["HNSW8,Flat", "IVF4,SQ8", "exact"])
-def test_the_manifest_tells_how_the_first_stage_was_built_and_measured(
-    out: Path, build: Build, images: list[ImageItem], ann: str
-) -> None:
-    build(images, ann=ann)
-    manifest = read_manifest(generation_folder(out, 1))
-    assert manifest.images is not None
-    entry = manifest.images.ann
-    assert entry.factory == ("Flat" if ann == "exact" else ann)
-    assert (entry.search_width is None) == (ann == "exact")
-    assert entry.recall_at == entry.recall_queries == len(images)
-    assert entry.recall > 0.99
 
 
 def test_the_checkpoints_calibration_goes_into_the_index(

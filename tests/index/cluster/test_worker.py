@@ -17,7 +17,7 @@ from aladin_index.cluster.worker import (
 )
 from aladin_index.encode.item_encoders import item_encoder
 from aladin_index.encode.read_ahead import StageSeconds, encoded_batches
-from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.encode.source_items import ImageItem
 from aladin_index.settings import BuildSettings, EncodeSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import CheckpointError, InputError
@@ -59,17 +59,6 @@ def test_a_worker_makes_the_files_that_a_build_makes(
     assert {name: content.tobytes() for name, content in shard.files.items()} == {
         name: content.tobytes() for name, content in expected.items()
     }
-
-
-def test_a_worker_encodes_both_sides(recipe: WorkerRecipe, texts: list[TextItem]) -> None:
-    worker = ShardWorker(recipe)
-    worker.start()
-    encoded = [
-        worker.encode(ShardOrder(target="texts", rows=rows, items=texts[rows.start : rows.stop]))
-        for rows in (range(4), range(4, 7))
-    ]
-    assert [shard.unreadable for shard in encoded] == [[], []]
-    assert encoded[0].files.keys() == encoded[1].files.keys()
 
 
 class Regions:

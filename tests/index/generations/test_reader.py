@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from aladin_index.encode.encoded import ItemBatch
-from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
@@ -16,21 +15,6 @@ from aladin_network.errors import (
     SearchIndexError,
 )
 from tests.index.searching import run_search
-
-
-def test_an_open_index_holds_what_was_built(
-    published: Path, images: list[ImageItem], texts: list[TextItem]
-) -> None:
-    with open_index(published) as index:
-        assert index.generation == 1
-        assert index.manifest.targets == ["images", "texts"]
-        photo = index.collection("images").items.by_id("photo 7")
-        assert photo is not None
-        assert (photo.uri, photo.path) == (images[7].uri, str(images[7].path))
-        assert photo.metadata == images[7].metadata
-        text = index.collection("texts").items.by_id("text 9")
-        assert text is not None
-        assert (text.text, text.image_id, text.path) == (texts[9].text, "photo 4", None)
 
 
 def test_another_model_is_refused(index_copy: Path, tiny_checkpoint: Path) -> None:

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
@@ -225,28 +224,6 @@ def test_random_filters_let_through_what_their_rules_say(
 ) -> None:
     expected = [row for row, each in enumerate(items) if passes(each, spec)]
     assert found(items, spec, fields) == expected
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ({"a": 1}, [0, 2]),
-        ({"a": {"ne": 1}}, [1, 3, 4, 5, 6]),
-        ({"a": {"nin": [1, "1"]}}, [3, 4, 5, 6]),
-        ({"a": {"exists": False}}, [4, 5, 6]),
-        ({"not": {"a": {"gt": 0}}}, [1, 3, 4, 5, 6]),
-        ({"a": {"gt": 1, "lt": 5}}, [2]),
-        ({"a": {"gte": 1, "lt": "2"}}, []),
-        ({"a": {"gt": 0}, "not": {"a": {"gt": 4}}}, [0]),
-        ({"and": [{"a": {"exists": True}}, {"or": [{"a": 1}, {"a": True}]}]}, [0, 2, 3]),
-        ({"b": {"exists": False}}, [0, 1, 2, 3, 4, 5, 6]),
-    ],
-    ids=str,
-)
-def test_hand_worked_filters(spec: dict[str, Any], expected: list[int]) -> None:
-    items = [{"a": 1}, {"a": "1"}, {"a": [1, 5]}, {"a": True}, {}, {"a": None}, {"a": [{"b": 1}]}]
-    for fields in (None, ["a"], []):
-        assert found(items, spec, fields) == expected
 
 
 def test_as_many_values_as_a_filter_may_have() -> None:

@@ -69,21 +69,6 @@ def select(store: ItemStore, spec: dict[str, Any]) -> Selection:
     return store.select(parsed)
 
 
-def test_a_filter_selects_what_passes_it(store: ItemStore) -> None:
-    items = store.by_rows(range(700))
-
-    def has(item: StoredItem, field: str, value: str) -> bool:
-        found = item.metadata.get(field)
-        return value in found if isinstance(found, list) else found == value
-
-    either = {"or": [{"x": "b"}, {'odd "name"': "b"}]}
-    expected = [item.row for item in items if has(item, "x", "b") or has(item, 'odd "name"', "b")]
-    assert select(store, either).rows.tolist() == expected
-    neither = select(store, {"not": either})
-    assert neither.rows.tolist() == sorted(set(range(700)) - set(expected))
-    assert select(store, {"unheard of": {"exists": True}}).count == 0
-
-
 def test_a_selection_is_kept_and_so_are_those_of_its_tests(
     store: ItemStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,6 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.curve import ListedOrders, candidate_curve, listed_rank
 from aladin_index.measure.curve_points import CandidateCurve
 from aladin_index.measure.evaluate import EvaluationQueries, Question
-from aladin_index.search.order import Ranking
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
@@ -244,29 +243,3 @@ def slow_rank(hits: list[SearchHit], right: set[str], block: int) -> int:
         ),
         default=len(hits),
     )
-
-
-@pytest.mark.parametrize(
-    ("right", "block", "rank"),
-    [
-        ([4], 5, 0),
-        ([7], 5, 2),  # row 2 scores as much: it outranks the right one
-        ([2], 5, 2),
-        ([2, 7], 5, 1),  # two right ones do not stand in each other's way
-        ([9], 5, 3),
-        ([1], 5, 4),
-        ([8], 5, 5),  # not on the page
-        ([8, 9], 5, 3),
-        ([7], 2, 1),  # row 2 is in the next block, and has another cosine
-        ([9], 2, 4),  # row 1 is in the next block, and has the same cosine
-        ([1], 2, 4),
-    ],
-)
-def test_ties_count_against_us(right: list[int], block: int, rank: int) -> None:
-    page = Ranking(
-        rows=np.array([4, 7, 2, 9, 1]),
-        scores=np.float32([3.0, 2.0, 2.0, 1.0, 0.0]),
-        match=np.float32([0.9, 0.8, 0.7, 0.5, 0.5]),
-        match_ranks=np.arange(1, 6),
-    )
-    assert listed_rank(page, np.array(right), block) == rank

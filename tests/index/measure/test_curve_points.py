@@ -90,12 +90,6 @@ def test_a_difference_of_rsums_is_that_of_the_paired_bootstrap() -> None:
     assert estimate.low < estimate.value < estimate.high
 
 
-def test_equal_values_have_no_interval() -> None:
-    bootstrap = PhotoBootstrap(IMAGE_OF_TEXT, resamples=20)
-    sure = bootstrap.mean_of_texts(torch.full((6,), 7.0, dtype=torch.float64))
-    assert sure.estimate() == pytest.approx((7.0, 7.0, 7.0))
-
-
 def test_each_question_is_asked_with_all_numbers_before_the_next(
     tied: TwoStageSearcher, monkeypatch: pytest.MonkeyPatch, tied_queries: EvaluationQueries
 ) -> None:

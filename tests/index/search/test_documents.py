@@ -91,20 +91,6 @@ def test_photos_score_texts_by_both_stages_and_photos_by_cosines(fused: TwoStage
     )
 
 
-def test_a_score_by_hand(fused: TwoStageSearcher) -> None:
-    query = fused.stored_query("text 0")
-    words = query.encoding.item_tokens(0)
-    own = query.encoding.embedding[0]
-    # Two regions, of which the first is the first word itself.
-    regions = np.stack([words[0], -words[0]])
-    document = DocumentVectors("image", own, regions)
-    (found,) = score_documents(fused, query, [document])
-    align = float((words @ regions.T).max(axis=1).sum())
-    score = 0.25 * (align - 1) / 2 + 0.75 * (1 - 0.1) / 0.2
-    assert found.score == pytest.approx(score, abs=1e-5)
-    assert found.relevance == pytest.approx(1 / (1 + np.exp(-score)), abs=1e-6)
-
-
 def relevances(searcher: TwoStageSearcher, fusion: DirectionFusion) -> list[DocumentScore]:
     own = fused_by(searcher, fusion)
     query = own.stored_query("text 0")

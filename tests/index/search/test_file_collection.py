@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search.collection import FirstStageQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
@@ -27,7 +25,6 @@ from aladin_network.errors import DuplicateItemError, UnknownItemError
 from tests.index.contract_items import Known, KnownItems, made_up_query
 from tests.index.search.conftest import MakeItems
 from tests.index.search.reference import Reference
-from tests.index.searching import run_search
 
 
 @pytest.fixture(scope="module")
@@ -135,50 +132,3 @@ def test_random_changes_leave_what_a_dict_of_items_has(
                 index = open_index(root, checkpoint=checkpoint)
             check(index, items, random)
     index.close()
-
-
-def test_equal_scores_are_ordered_by_row_also_over_the_border(
-    tmp_path: Path, checkpoint: Checkpoint, made_up: MakeItems, write_made_up: Callable[..., int]
-) -> None:
-    base = made_up(["a", "b", "c"])
-    same = replace(base, embeddings=np.repeat(base.embeddings[:1], 3, axis=0))
-    write_made_up(tmp_path / "index", images=same)
-    with (
-        open_index(tmp_path / "index", checkpoint=checkpoint) as index,
-        closing(ChangesWriter(index.path, checkpoint.model_id)) as writer,
-    ):
-        twins = replace(made_up(["d", "e"]), embeddings=same.embeddings[:2])
-        writer.add("images", twins, "error")
-        query = same.embeddings[0]
-        for count in range(1, 6):
-            found = index.collection("images").order(FirstStageQuery(query, count, count))
-            assert found.rows.tolist() == list(range(count))
-            assert found.match == pytest.approx(1, abs=1e-6)
-        writer.delete("images", ["b", "d"])
-        assert index.collection("images").order(FirstStageQuery(query, 9, 9)).rows.tolist() == [
-            0,
-            2,
-            4,
-        ]
-
-
-def test_a_collection_that_was_emptied_and_filled_again(
-    tmp_path: Path, checkpoint: Checkpoint, made_up: MakeItems, write_made_up: Callable[..., int]
-) -> None:
-    write_made_up(tmp_path / "index", images=made_up(["a", "b"], n=[1, 2]))
-    with (
-        open_index(tmp_path / "index", checkpoint=checkpoint) as index,
-        closing(ChangesWriter(index.path, checkpoint.model_id)) as writer,
-    ):
-        searcher = TwoStageSearcher(index)
-        query = made_up_query(np.random.default_rng(0))
-        writer.delete("images", ["a", "b"])
-        for rerank in (True, False):
-            for filter in (None, {"n": 1}):
-                result = run_search(
-                    searcher, query, "text", "images", k=3, rerank=rerank, filter=filter
-                )
-                assert result.hits == []
-        writer.add("images", made_up(["b"], seed=1, n=[3]), "error")
-        assert [hit.id for hit in run_search(searcher, query, "text", "images", k=3).hits] == ["b"]
-        assert index.collection("images").count == 1

@@ -86,46 +86,12 @@ def test_the_best_of_all_hypotheses_is_found(seed: int) -> None:
         assert any(np.allclose(found, place, atol=1e-3) for place in places), (found, places)
 
 
-def test_what_has_moved_is_found_where_it_is() -> None:
-    generator = np.random.default_rng(0)
-    cells = grid(7, 7)
-    inside = [8, 9, 15, 16]  # two by two cells, from the second column and row
-    photo = unit(generator, 49, 16)
-    elsewhere = unit(generator, 49, 16)
-    for place, number in enumerate([31, 32, 38, 39]):  # from the fourth column, the fifth row
-        elsewhere[number] = photo[inside[place]]
-    finder = BoxFinder((1 / 7, 1 / 7, 3 / 7, 3 / 7), cells[inside])
-    tokens = np.stack([photo, elsewhere])
-    cosines = np.einsum("rd,ptd->prt", photo[inside], tokens)
-    itself, other = finder.find(cosines, cells)
-    assert itself == pytest.approx((1 / 7, 1 / 7, 3 / 7, 3 / 7), abs=1e-6)
-    assert other == pytest.approx((3 / 7, 4 / 7, 5 / 7, 6 / 7), abs=1e-6)
-
-
-EYE = np.eye(4, dtype=np.float32)[None]
-CELLS = grid(3, 3)
 MANY = unit(np.random.default_rng(0), 81, 16)
 
 
 @pytest.mark.parametrize(
     ("box", "own", "cosines", "boxes", "expected"),
     [
-        # The same four things, twice as large, as detected boxes.
-        (
-            (0.1, 0.1, 0.3, 0.3),
-            np.array([(x, y, x + 0.1, y + 0.1) for y in (0.1, 0.2) for x in (0.1, 0.2)]),
-            EYE,
-            np.array([(x, y, x + 0.2, y + 0.2) for y in (0.5, 0.7) for x in (0.4, 0.6)]),
-            (0.4, 0.5, 0.8, 0.9),
-        ),
-        # Without a better place, it stays.
-        (
-            (0.4, 0.4, 0.6, 0.6),
-            CELLS[[4]],
-            np.ones((1, 1, 9), dtype=np.float32),
-            CELLS,
-            (0.4, 0.4, 0.6, 0.6),
-        ),
         # Of many regions some are compared.
         ((0.0, 0.0, 1.0, 1.0), grid(9, 9), (MANY @ MANY.T)[None], grid(9, 9), (0, 0, 1, 1)),
         # Regions without an area do no harm.
@@ -137,7 +103,7 @@ MANY = unit(np.random.default_rng(0), 81, 16)
             pytest.approx((0.5, 0.5, 0.7, 0.7), abs=0.07),
         ),
     ],
-    ids=["larger", "stays", "many", "without area"],
+    ids=["many", "without area"],
 )
 def test_boxes_are_found_by_hand(
     box: Box, own: NDArray[np.float64], cosines: Any, boxes: NDArray[np.float64], expected: Any

@@ -1,27 +1,9 @@
 """Hits by block, total and cosine, and their ranks, against sorts."""
 
 import numpy as np
-import pytest
 
 from aladin_index.search.order import ordered_page, ranks_at
 from aladin_index.search.terms import moved_words
-
-TOTAL = np.float32([1, 3, 3, 2, 5])
-MATCH = np.float32([0.9, 0.5, 0.5, 0.1, 0.0])
-
-
-@pytest.mark.parametrize(
-    ("block", "page", "expected"),
-    [
-        (5, slice(None), [4, 1, 2, 3, 0]),  # equal totals and cosines keep their order
-        (2, slice(1, 4), [0, 2, 3]),
-        (5, slice(7, 9), []),
-    ],
-)
-def test_hits_are_ordered_by_block_and_then_by_total(
-    block: int, page: slice, expected: list[int]
-) -> None:
-    assert ordered_page(TOTAL, MATCH, np.arange(5) // block, page).tolist() == expected
 
 
 def test_of_equal_totals_the_greater_cosine_comes_first() -> None:
