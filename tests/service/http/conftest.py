@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import shutil
 from collections.abc import AsyncGenerator, Callable
@@ -76,6 +77,26 @@ def http_scope(path: str, method: str = "GET", **more: Any) -> dict[str, Any]:
         **{"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "root_path": ""},
         **more,
     }
+
+
+async def until_hung_up(
+    app: Any, scope: dict[str, Any], hang_up: asyncio.Event, body: bytes = b""
+) -> set[int]:
+    """Send a request as a server passes it on, and hang up; returns the statuses of answers."""
+    messages, statuses = [{"type": "http.request", "body": body, "more_body": False}], set[int]()
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop()
+        await hang_up.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.add(message["status"])
+
+    await app(scope, receive, send)
+    return statuses
 
 
 @pytest.fixture(scope="package")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import shutil
 import textwrap
 import threading
 import time
 import tracemalloc
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from aladin_service.http.access.policy import make_policy
 from aladin_service.http.bodies import read_json_object, run_sized
 from aladin_service.http.error_responses import error_response
 from aladin_service.http.errors import BodiesTooLargeError, JsonTooLargeError
-from aladin_service.http.middleware import ENDLESS_BYTES, BodyLimit, declared_length
+from aladin_service.http.middleware import BodyLimit
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, SearchJob
@@ -146,37 +147,15 @@ async def fields(state: ServiceState, body: str, *, many: bool = False) -> list[
     return list((await read_json_object(request, state, many=many)).fields)
 
 
-async def test_json_may_be_as_long_as_the_limit_and_no_longer(state: ServiceState) -> None:
-    body = json.dumps({"text": "a" * (LIMIT_BYTES - len('{"text": ""}'))})
-    assert await fields(state, body) == ["text"]
-    with pytest.raises(JsonTooLargeError, match="2000 bytes of JSON besides photos"):
-        await fields(state, body + " ")
-    assert await fields(state, body + " ", many=True) == ["text"]
-
-
-@pytest.mark.parametrize("name", ["image", "regions"])
-@pytest.mark.parametrize("colon", [":", " : ", "\n:\t"])
-async def test_pictures_do_not_count(state: ServiceState, name: str, colon: str) -> None:
+async def test_json_has_a_limit_of_bytes_besides_the_pictures_of_a_request(
+    state: ServiceState,
+) -> None:
+    whole = json.dumps({"text": "a" * (LIMIT_BYTES - len('{"text": ""}'))})
     wrapped = PICTURE.replace("/", "\\/").replace("A", "A\\n")
-    for picture in (PICTURE, wrapped):
-        body = f'{{"a": [1, {{"b": ""}}], "{name}"{colon}"{picture}"}}'
-        assert await fields(state, body) == ["a", name]
-    two = f'{{"image"{colon}"{PICTURE}", "k": 1, "regions"{colon}"{PICTURE}"}}'
-    assert await fields(state, two) == ["image", "k", "regions"]
     rest = f'"text": "{"b" * LIMIT_BYTES}"'
-    for body in (
-        f'{{"{name}"{colon}"{PICTURE}", {rest}}}',
-        f'{{{rest}, "{name}"{colon}"{PICTURE}"}}',
-    ):
-        with pytest.raises(JsonTooLargeError):
-            await fields(state, body)
-    with pytest.raises(InputError, match="Invalid JSON"):  # a picture without an end
-        await fields(state, f'{{"{name}"{colon}"{PICTURE}')
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
+    within = [whole]
+    beyond = [
+        whole + " ",
         '{"image": ' + "1" * 2 * LIMIT_BYTES + "}",  # no text
         '{"image": [' + '"",' * LIMIT_BYTES + '""]}',
         '{"image":"",' * LIMIT_BYTES + "}",  # many small ones
@@ -184,11 +163,20 @@ async def test_pictures_do_not_count(state: ServiceState, name: str, colon: str)
         '{"text": "\\"image\\":\\"' + LARGE + '"}',  # inside of a text
         '{"image2":"' + LARGE + '"}',
         '{"images":"' + LARGE + '"}',
-    ],
-)
-async def test_other_values_count(state: ServiceState, body: str) -> None:
-    with pytest.raises(JsonTooLargeError):
-        await fields(state, body)
+    ]
+    for name, colon in itertools.product(("image", "regions"), (":", " : ", "\n:\t")):
+        pictures = [f'"{name}"{colon}"{picture}"' for picture in (PICTURE, wrapped)]
+        within += [f'{{"a": [1, {{"b": ""}}], {picture}}}' for picture in pictures]
+        within.append(f'{{"image"{colon}"{PICTURE}", "k": 1, "regions"{colon}"{PICTURE}"}}')
+        beyond += [f"{{{pictures[0]}, {rest}}}", f"{{{rest}, {pictures[0]}}}"]
+        with pytest.raises(InputError, match="Invalid JSON"):  # a picture without an end
+            await fields(state, f"{{{pictures[0][:-1]}")
+    for body in within:
+        assert await fields(state, body) == list(json.loads(body))
+    for body in beyond:
+        with pytest.raises(JsonTooLargeError, match="2000 bytes of JSON besides photos"):
+            await fields(state, body)
+    assert await fields(state, whole + " ", many=True) == ["text"]
 
 
 @pytest.mark.parametrize("values", ["[],", "0,", '{"a":0},', '"a",', '"",'])
@@ -283,29 +271,6 @@ async def test_bytes_of_others_count_until_they_are_answered() -> None:
         await asyncio.wait_for(alone.done, 10)
 
 
-@pytest.mark.parametrize(
-    ("header", "length"),
-    [
-        (b"0", 0),
-        (b"2048", 2048),
-        (b"9" * 18, 10**18 - 1),
-        (b"9" * 19, ENDLESS_BYTES),
-        (b"1" * 10_000, ENDLESS_BYTES),
-        (b"", None),
-        (b"-1", None),
-        ("²".encode("latin-1"), None),
-        (None, None),
-    ],
-)
-async def test_a_declared_length_is_a_number_of_bytes_or_nothing(
-    header: bytes | None, length: int | None
-) -> None:
-    headers = (
-        [(b"transfer-encoding", b"chunked")] if header is None else [(b"content-length", header)]
-    )
-    assert declared_length({"headers": headers}) == length
-
-
 async def test_a_body_that_trickles_in_or_declares_too_much_is_ended(service: Service) -> None:
     async def trickle() -> AsyncIterator[bytes]:
         for _ in range(1000):
@@ -317,6 +282,11 @@ async def test_a_body_that_trickles_in_or_declares_too_much_is_ended(service: Se
             headers = JSON | {"content-length": declared}
             large = await client.post("/v1/search/images", content=b"{}", headers=headers)
             assert large.status_code == 413
+        for declared in ("", "-1", "\u00b2"):  # no number of bytes: as if none were declared
+            kind = (b"content-type", b"application/json")
+            headers = [kind, (b"content-length", declared.encode("latin-1"))]
+            fits = await client.post("/v1/search/images", content=b"{}", headers=headers)
+            assert fits.status_code == 422
         started = time.perf_counter()
         refused = await client.post("/v1/search/images", content=trickle(), headers=JSON)
     assert told(refused)[:2] == (408, "body_timeout")
@@ -324,15 +294,12 @@ async def test_a_body_that_trickles_in_or_declares_too_much_is_ended(service: Se
     assert time.perf_counter() - started < 5
 
 
-BROKEN_JSON = (
+JSON_FOR_ALL = (
     b'{"text": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
     b'{"filter": ' + b'{"and": [' * 50_000 + b"]}" * 50_000 + b', "text": "a"}',
     b'{"text": "a dog", "k": ' + b"9" * 100_000 + b"}",
-    b'{"text": "a dog", "k": 1e999}',
     b'{"text": "a dog", "fusion": NaN}',
-    b'{"text": "\xff\xfe"}',
     b'{"id": "\\ud800", "text": "a"}',
-    b'{"text": "a dog", "k": -0.0}',
     b'{"text": "a dog", "\\u0000": 1}',
     b'{"image": "' + b"A" * 1_000_001 + b'"}',
     b'{"image": "' + b"\xc3\xa9" * 1000 + b'"}',
@@ -340,62 +307,80 @@ BROKEN_JSON = (
     b'{"id": "a", "text": "a", "metadata": {"n": NaN}}',
     b"\x00" * 1000,
     b'\xef\xbb\xbf{"text": "a dog"}' + b" " * 1000 + b"{}",
-    b"[" * 100_000,
+)
+NAMES = b",".join(b'"%d":0' % each for each in range(50_000))
+# What took hundreds of megabytes to describe in full.
+MANY_FAULTS = (
+    ("items/texts", b'{"items":[' + b"1," * 50_000 + b"1]}"),
+    ("items/texts", b'{"items":[' + b"1," * 90 + b"1]}"),
+    ("items/texts", b'{"items":[{' + NAMES + b"}]}"),
+    ("search/images", b"{" + NAMES + b"}"),
+    ("search/images", b'{"text":"a","' + b"n" * 200_000 + b'":0}'),
+    ("search/images", b'{"text":"a","filter":{' + NAMES + b"}}"),
+    ("search/images", b'{"text":"a","filter":{"or":[' + b'{"a":0},' * 10_000 + b'{"a":0}]}}'),
+    ("search/images", b'{"id":"' + b"i" * 200_000 + b'"}'),
+    ("search/texts", b'{"text":"' + b"t" * 200_000 + b'"}'),
+    ("search/batch", b'{"queries":[' + b"[]," * 50_000 + b"[]]}"),
+    ("search/batch", b'{"' + b"n" * 200_000 + b'":0,"queries":[]}'),
+    ("explain.png", b"{" + NAMES + b"}"),
+)
+FORM = {"content-type": "multipart/form-data; boundary=x"}
+END = b"--x--\r\n"
+OPEN = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\na\r\n--x'
+
+
+def part(name: str, value: bytes, headers: str = "", file: str = "") -> bytes:
+    """One part of a multipart body."""
+    named = f'; filename="{file}"' if file else ""
+    head = f'--x\r\nContent-Disposition: form-data; name="{name}"{named}\r\n{headers}\r\n'
+    return head.encode() + value + b"\r\n"
+
+
+FORMS = (
+    (b"", 422),
+    (END, 422),
+    (part("text", b"a dog"), 422),  # without an end
+    (part("text", b"a dog", "X: " + "a" * 1_000_000 + "\r\n") + END, 422),
+    (part("text", b"a dog", "X: 1\r\n" * 100_000) + END, 422),
+    (b"".join(part(f"a{number}", b"1") for number in range(5000)) + END, 422),
+    (b"".join(part("image", b"1", file="a") for _ in range(5000)) + END, 422),
+    (part("text", b"\xff\xfe") + END, 200),  # taken for Latin-1
+    (part("text", b"a" * 2_000_000) + END, 422),
+    (part("filter", b'{"a":' * 50_000) + part("text", b"a") + END, 422),
+    (part("image", b"no photo", file="../../etc/passwd\0") + END, 415),
+    (part("text", b"a dog", "Content-Transfer-Encoding: base64\r\n") + END, 200),
+    (b"\r\n" * 100_000, 422),
+    *(  # refused before they are taken apart
+        (OPEN + filling * (12_000_000 // len(filling)) + b"\r\n" + END, 422)
+        for filling in (b"\r\n--xA", b"\r\n--x-A", b" ")
+    ),
 )
 
 
-@pytest.mark.parametrize("path", ["/v1/search/images", "/v1/items/texts"])
-async def test_hostile_json_gets_a_short_answer_soon(client: httpx.AsyncClient, path: str) -> None:
-    for content in BROKEN_JSON:
-        started = time.perf_counter()
-        refused = await client.post(path, content=content, headers=JSON)
-        assert refused.status_code in (415, 422), (content[:50], refused.text)
-        assert len(refused.content) < 5000
-        assert time.perf_counter() - started < 5
-
-
-NAMES = b",".join(b'"%d":0' % each for each in range(50_000))
-
-
-def many_faults() -> Iterator[tuple[str, bytes]]:
-    """What took hundreds of megabytes to describe in full."""
-    yield "items/texts", b'{"items":[' + b"1," * 50_000 + b"1]}"
-    yield "items/texts", b'{"items":[' + b"1," * 90 + b"1]}"
-    yield "items/texts", b'{"items":[{' + NAMES + b"}]}"
-    yield "search/images", b"{" + NAMES + b"}"
-    yield "search/images", b'{"text":"a","' + b"n" * 200_000 + b'":0}'
-    yield "search/images", b'{"text":"a","filter":{' + NAMES + b"}}"
-    yield "search/images", b'{"text":"a","filter":{"or":[' + b'{"a":0},' * 10_000 + b'{"a":0}]}}'
-    yield "search/images", b'{"id":"' + b"i" * 200_000 + b'"}'
-    yield "search/texts", b'{"text":"' + b"t" * 200_000 + b'"}'
-    yield "search/batch", b'{"queries":[' + b"[]," * 50_000 + b"[]]}"
-    yield "search/batch", b'{"' + b"n" * 200_000 + b'":0,"queries":[]}'
-    yield "explain.png", b"{" + NAMES + b"}"
-
-
-async def test_many_faults_get_a_short_answer(client: httpx.AsyncClient) -> None:
-    for path, content in many_faults():
-        refused = await client.post(f"/v1/{path}", content=content, headers=JSON)
-        status, code, _ = told(refused)
-        assert (status, code in ("invalid_field", "text_too_long")) == (422, True), content[:50]
-        assert len(refused.content) < 4000
+async def test_hostile_bodies_get_a_short_answer_soon(client: httpx.AsyncClient) -> None:
+    in_json = [
+        *itertools.product(("search/images", "items/texts"), JSON_FOR_ALL),
+        *MANY_FAULTS,
+    ]
+    asked = [(path, content, JSON, {415, 422}) for path, content in in_json]
+    asked += [("search/images", content, FORM, {status}) for content, status in FORMS]
+    for path, content, headers, statuses in asked:
+        started = time.process_time()
+        answer = await client.post(f"/v1/{path}", content=content, headers=headers)
+        assert answer.status_code in statuses, (content[:50], path)
+        assert answer.is_success or len(answer.content) < 4000
+        assert time.process_time() - started < 2, (content[:50], path)
     unknown = {f"field {number}": 0 for number in range(1000)}
     queries = [{"target": "images", **unknown}, {"target": "images", "id": "i" * 5000}] * 20
-    answer = await client.post("/v1/search/batch", json={"queries": queries})
-    assert [each["status"] for each in answer.json()["answers"]] == [422] * 40
-    assert len(answer.content) < 40 * 1000
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["items/images/{}", "images/{}", "explain.png?text=a&id={}", "explain.png?id=a&query_id={}"],
-)
-async def test_long_ids_are_refused_and_not_repeated(client: httpx.AsyncClient, path: str) -> None:
-    refused = await client.get("/v1/" + path.format("i" * 4097))
-    unknown = await client.get("/v1/" + path.format("i" * 4096))
-    assert (refused.status_code, "4096" in told(refused)[2]) == (422, True)
-    assert unknown.status_code == 404
-    assert (len(refused.content) < 500, len(unknown.content) < 2500) == (True, True)
+    batch = await client.post("/v1/search/batch", json={"queries": queries})
+    assert [each["status"] for each in batch.json()["answers"]] == [422] * 40
+    assert len(batch.content) < 40 * 1000
+    for path in ("items/images/{}", "images/{}", "explain.png?id=a&query_id={}"):
+        refused = await client.get("/v1/" + path.format("i" * 4097))
+        unknown_id = await client.get("/v1/" + path.format("i" * 4096))
+        assert (refused.status_code, "4096" in told(refused)[2]) == (422, True)
+        assert (unknown_id.status_code, len(unknown_id.content) < 2500) == (404, True)
+        assert len(refused.content) < 500
 
 
 async def test_what_a_worker_would_refuse_does_not_wait_for_one(
@@ -412,65 +397,8 @@ async def test_what_a_worker_would_refuse_does_not_wait_for_one(
     async with service() as client:
         for body, status in (
             ({"text": "a", "filter": {"a": [0] * 1001}}, 422),
-            ({"text": "a", "filter": {"a": {"gt": []}}}, 422),
             ({"text": "a" * 2001}, 422),
             ({"text": "a dog", "filter": {"a": [0] * 1000}}, 200),
         ):
             assert (await client.post("/v1/search/images", json=body)).status_code == status
             assert len(asked) == (status == 200)
-
-
-BOUNDARY = "x" * 10
-FORM = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
-END = f"--{BOUNDARY}--\r\n".encode()
-
-
-def part(name: str, value: bytes, headers: str = "", file: str = "") -> bytes:
-    """One part of a multipart body."""
-    named = f'; filename="{file}"' if file else ""
-    head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"{named}\r\n{headers}\r\n'
-    return head.encode() + value + b"\r\n"
-
-
-FORMS = (
-    (b"", 422),
-    (END, 422),
-    (part("text", b"a dog"), 422),  # without an end
-    (part("text", b"a dog", "X: " + "a" * 1_000_000 + "\r\n") + END, 422),
-    (part("text", b"a dog", "X: 1\r\n" * 100_000) + END, 422),
-    (b"".join(part(f"a{number}", b"1") for number in range(5000)) + END, 422),
-    (b"".join(part("image", b"1", file="a") for _ in range(5000)) + END, 422),
-    (part("text", b"\xff\xfe") + END, 200),  # taken for Latin-1
-    (part("text", b"a" * 2_000_000) + END, 422),
-    (part("filter", b'{"a":' * 50_000) + part("text", b"a") + END, 422),
-    (part("k", b"1" * 50_000) + part("text", b"a") + END, 422),
-    (part("image", b"no photo", file="../../etc/passwd\0") + END, 415),
-    (part("text", b"a dog", "Content-Transfer-Encoding: base64\r\n") + END, 200),
-    (b"\r\n" * 100_000, 422),
-    (b"-" * 100_000, 422),
-)
-
-
-async def test_hostile_forms_get_a_short_answer_soon(client: httpx.AsyncClient) -> None:
-    for content, status in FORMS:
-        started = time.perf_counter()
-        response = await client.post("/v1/search/images", content=content, headers=FORM)
-        assert response.status_code == status, (content[:80], response.text)
-        assert len(response.content) < 50_000
-        assert time.perf_counter() - started < 5
-
-
-@pytest.mark.parametrize(
-    ("filling", "says"),
-    [(b"\r\n--xA", "at most 26 parts"), (b"\r\n--x-A", "at most 26 parts"), (b" ", "white space")],
-)
-async def test_a_form_of_delimiters_is_refused_before_it_is_taken_apart(
-    client: httpx.AsyncClient, filling: bytes, says: str
-) -> None:
-    head = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\na\r\n--x'
-    content = head + filling * (12_000_000 // len(filling)) + b"\r\n--x--\r\n"
-    kind = {"content-type": "multipart/form-data; boundary=x"}
-    started = time.process_time()
-    refused = await client.post("/v1/search/images", content=content, headers=kind)
-    assert time.process_time() - started < 2
-    assert (refused.status_code, says in told(refused)[2]) == (422, True)

@@ -6,9 +6,8 @@ import asyncio
 import base64
 import itertools
 import json
-import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,12 +96,35 @@ def stored(index_folder: Path, data_file: Path) -> Stored:
 async def test_embeddings_are_those_of_the_index_whatever_the_precision_of_queries(
     service: Service, stored: Stored
 ) -> None:
-    inputs = [each if isinstance(each, str) else data_url(each) for each, _ in stored]
+    # Every form of a photo and of a text, in turn.
+    photos: Iterator[Callable[[bytes], object]] = itertools.cycle(
+        (
+            data_url,
+            lambda photo: {"image": data_url(photo)},
+            lambda photo: {"image": b64(photo)},
+            lambda photo: {"type": "image_url", "image_url": {"url": data_url(photo)}},
+        )
+    )
+    texts: Iterator[Callable[[str], object]] = itertools.cycle(
+        (
+            lambda text: text,
+            lambda text: {"text": text},
+            lambda text: {"type": "text", "text": text},
+        )
+    )
+    inputs = [
+        next(texts)(each) if isinstance(each, str) else next(photos)(each) for each, _ in stored
+    ]
     expected = np.stack([embedding for _, embedding in stored])
     # So that there are several batches.
     async with service(max_batch=4, query_precision="bfloat16") as client:
         answer = await embed(client, *inputs, model="aladin")
         coded = await embed(client, *inputs, encoding_format="base64")
+        one = (await client.post("/v1/embeddings", json={"input": stored[-1][0]})).json()
+        parts = {"content": [*inputs[:2], inputs[-1]]}  # as vLLM's clients send them
+        ranked = await client.post("/v1/rerank", json={"query": TEXT, "documents": parts})
+    assert len(ranked.json()["results"]) == 3
+    np.testing.assert_allclose(vectors(one)[0], expected[-1], atol=1e-6)
     np.testing.assert_allclose(vectors(answer), expected, atol=1e-6)
     np.testing.assert_allclose(
         [decoded(each["embedding"]) for each in coded["data"]], expected, atol=1e-6
@@ -131,23 +153,6 @@ async def test_tokens_are_those_of_the_second_stage_and_all_are_counted(
     tokenizer = tiny_model().text.encoder.tokenizer
     count = len(regions) + sum(len(tokenizer.encode(text).ids) for text in texts)
     assert answer["usage"] == {"prompt_tokens": count, "total_tokens": count}
-
-
-async def test_every_form_of_a_photo_or_a_text_is_the_same(
-    client: httpx.AsyncClient, photo: bytes
-) -> None:
-    url, plain = data_url(photo), b64(photo)
-    photos = [url, {"image": url}, {"image": plain}]
-    photos.append({"type": "image_url", "image_url": {"url": url}})
-    texts = ["a dog", {"text": "a dog"}, {"type": "text", "text": "a dog"}]
-    for forms in (photos, texts):
-        found = vectors(await embed(client, *forms))
-        np.testing.assert_allclose(found, np.tile(found[:1], (len(forms), 1)), atol=1e-6)
-    parts = {"content": [photos[-1], texts[-1]]}  # as vLLM's clients send them
-    answer = await client.post("/v1/rerank", json={"query": TEXT, "documents": parts})
-    assert len(answer.json()["results"]) == 2
-    one = await client.post("/v1/embeddings", json={"input": "a dog"})
-    np.testing.assert_allclose(vectors(one.json()), found[:1], atol=1e-6)
 
 
 async def test_long_texts_are_cut_if_that_is_asked_for(service: Service) -> None:
@@ -391,22 +396,6 @@ async def test_a_model_that_is_replaced_meanwhile(
         body = {"query": TEXT, "documents": ["a star"]}
         refused = await client.post("/v1/rerank", json=body)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-
-
-async def test_the_log_counts_documents_and_names_none(
-    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, logger="service.access")
-    await rerank(client, TEXT, "a star", "two men", {"id": "plain"})
-    await client.post("/v2/rerank", json={"query": TEXT, "documents": []})
-    await asyncio.sleep(0)
-    lines = [vars(line)["fields"] for line in caplog.records if line.name == "service.access"]
-    names = ("route", "status", "documents", "error")
-    assert [[line.get(name) for name in names] for line in lines] == [
-        ["/v1/rerank", 200, 3, None],
-        ["/v2/rerank", 422, None, "invalid_field"],
-    ]
-    assert "star" not in caplog.text
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from aladin_service.work import worker
 from aladin_service.work.worker import JOB_QUEUES, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
 from tests.aladin.pictures import webp_of
-from tests.service.http.conftest import http_scope, opened, told
+from tests.service.http.conftest import http_scope, opened, told, until_hung_up
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +101,11 @@ class Held:
         return photo_bytes.rewritten_photo(*arguments)
 
 
+async def ask_for_slow(client: httpx.AsyncClient, hang_up: asyncio.Event) -> set[int]:
+    app = client._transport.app  # pyright: ignore
+    return await until_hung_up(app, http_scope("/v1/images/slow"), hang_up)
+
+
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     """Holds up photos that are written anew, of which none is kept."""
@@ -145,38 +150,18 @@ async def test_a_photo_that_was_written_anew_is_kept(
 
 async def test_clients_that_hang_up_withdraw_their_photos(index: Path, held: Held) -> None:
     async with serving(index) as (client, workers):
-        app = client._transport.app  # pyright: ignore
-        hang_up, sent = asyncio.Event(), list[int]()
-        calls = [asyncio.create_task(ask(app, hang_up, sent)) for _ in range(8)]
+        hang_up = asyncio.Event()
+        calls = [asyncio.create_task(ask_for_slow(client, hang_up)) for _ in range(8)]
         await held.all_begun()
         hang_up.set()
         async with asyncio.timeout(_LONG_S):
-            await asyncio.gather(*calls)  # though the threads are not through
+            # Though the threads are not through.
+            assert set().union(*await asyncio.gather(*calls)) <= {HUNG_UP}
         held.go_on.set()
         answer = await client.get("/v1/images/slow")
     assert answer.status_code == 200
     assert held.calls == JOB_QUEUES["original"].threads + 1  # none of the six that waited
-    assert set(sent) <= {HUNG_UP}
     assert workers.health().alive == 0 or workers.health().alive == workers.health().wanted
-
-
-async def ask(app: Any, hang_up: asyncio.Event, sent: list[int]) -> None:
-    """Ask for a photo, as a server passes it on, and hang up."""
-    asked = False
-
-    async def receive() -> dict[str, Any]:
-        nonlocal asked
-        if not asked:
-            asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await hang_up.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            sent.append(message["status"])
-
-    await app(http_scope("/v1/images/slow"), receive, send)
 
 
 async def test_a_hung_up_client_stops_the_work_between_decoding_and_writing(
@@ -198,8 +183,8 @@ async def test_a_hung_up_client_stops_the_work_between_decoding_and_writing(
     monkeypatch.setattr(photo_bytes, "decoded_image", slow)
     monkeypatch.setattr(photo_bytes, "_encode", note)
     async with serving(index) as (client, _):
-        hang_up, sent = asyncio.Event(), list[int]()
-        call = asyncio.create_task(ask(client._transport.app, hang_up, sent))  # pyright: ignore
+        hang_up = asyncio.Event()
+        call = asyncio.create_task(ask_for_slow(client, hang_up))
         assert await asyncio.to_thread(decoding.wait, _LONG_S)
         hang_up.set()
         async with asyncio.timeout(_LONG_S):

@@ -259,6 +259,22 @@ async def test_items_that_are_none_change_nothing(client: httpx.AsyncClient) -> 
     assert (info["images"]["count"], info["texts"]["count"]) == (6, 12)
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({}, "queries: expected a list"),
+        ({"queries": {}}, "queries: expected a list"),
+        ({"queries": []}, "queries: expected 1 to 256, got 0"),
+        ({"queries": [{}] * 257}, "queries: expected 1 to 256, got 257"),
+    ],
+)
+async def test_an_invalid_batch_is_refused_as_a_whole(
+    client: httpx.AsyncClient, body: Any, says: str
+) -> None:
+    refused = await client.post("/v1/search/batch", json=body)
+    assert (refused.status_code, told(refused)[2]) == (422, says)
+
+
 @pytest.mark.parametrize(("changes", "status", "words"), RERANKED)
 async def test_documents_that_cannot_be_ordered(
     client: httpx.AsyncClient, changes: dict[str, Any], status: int, words: str

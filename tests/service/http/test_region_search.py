@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.encode.region_sources import check_detector
 from aladin_network.detectors.base import load_detector
-from aladin_network.errors import ConfigError
 from aladin_network.inference import encode_images, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.region_files import write_region_npz
@@ -232,17 +230,3 @@ async def test_an_index_takes_what_its_model_reads(
     assert (regions.status_code, "reads photos" in told(regions)[2]) == (422, True)
     without_detector = await of_regions.post("/v1/search/texts", files={"image": photo})
     assert told(without_detector)[:2] == (422, "regions_needed")
-
-
-def test_another_detector_is_refused(
-    build_tiny: Callable[..., AladinModel], detector_folder: Path
-) -> None:
-    detector = load_detector(str(detector_folder))
-    own = region_model(build_tiny, detector=detector.id).image.encoder
-    other = region_model(build_tiny, detector="objects:another").image.encoder
-    check_detector(own, detector)
-    check_detector(other, None)
-    with pytest.raises(ConfigError, match="expected objects:another, as the model was trained"):
-        check_detector(other, detector)
-    with pytest.raises(ConfigError, match="reads no regions, but photos"):
-        check_detector(build_tiny().image.encoder, detector)

@@ -232,3 +232,29 @@ def test_no_path_breaks_a_line(small: App, lines: Lines, path: bytes) -> None:
     assert access["path"].isprintable()
     assert access["path"].isascii()
     assert len(access["path"]) < 1000
+
+
+@pytest.mark.anyio
+async def test_lines_count_searches_and_documents_and_name_none(
+    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "service.access")
+    texts = ("a star", " ", "two men", "")
+    queries = [{"target": "images", "text": text} for text in texts]
+    documents = ["two men", {"id": "plain"}]
+    expected: list[dict[str, Any]] = []
+    for path, body, told in (
+        ("search/batch", {"queries": queries}, {"searches": 2, "failed_parts": 2}),
+        ("search/batch", {"queries": []}, {"error": "invalid_field"}),
+        ("rerank", {"query": "a star", "documents": documents}, {"documents": 2}),
+        ("rerank", {"query": "a star", "documents": []}, {"error": "invalid_field"}),
+    ):
+        await client.post(f"/v1/{path}", json=body)
+        status = 422 if "error" in told else 200
+        expected.append({"route": f"/v1/{path}", "status": status} | told)
+    await asyncio.sleep(0)
+    lines = [vars(line)["fields"] for line in caplog.records if line.name == "service.access"]
+    counts = ("route", "status", "error", "documents", "searches", "failed_parts")
+    found = [{name: line[name] for name in counts if line.get(name) is not None} for line in lines]
+    assert found == expected
+    assert "star" not in caplog.text

@@ -12,16 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-from PIL import Image
 
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
-from aladin_network.checkpoint import load_checkpoint
-from aladin_network.scoring.scores import matching_scores
 from aladin_service.http.routes import search as searches
 from tests.conftest import made_up_calibration
 from tests.service.http.conftest import Service, b64, told
-from tests.tensors import encode_photos, encode_texts
 
 pytestmark = pytest.mark.anyio
 
@@ -82,37 +78,6 @@ async def test_a_form_and_a_batch_get_the_answer_of_json(
         for found in (form.json(), batch.json()["answers"][0]):
             assert found.pop("took_ms").keys() == took_ms.keys()
             assert found == expected, body
-
-
-async def test_the_same_pair_scores_the_same_both_ways_and_as_in_the_model(
-    client: httpx.AsyncClient,
-    tiny_checkpoint: Path,
-    data_file: Path,
-    image_ids: list[str],
-    captions: list[tuple[str, str]],
-) -> None:
-    model = load_checkpoint(tiny_checkpoint).model
-    files = [data_file.parent / f"photo-{number}.png" for number in range(len(image_ids))]
-    photos = [Image.open(file).convert("RGB") for file in files]
-    texts = [caption for pair in captions for caption in pair]
-    text_ids = [f"{image_id}#{number}" for image_id in image_ids for number in range(2)]
-    images_encoded, texts_encoded = encode_photos(model, photos), encode_texts(model, texts)
-    align = model.scores("alignment", images_encoded, texts_encoded)
-    match = matching_scores(images_encoded, texts_encoded)
-    pairs: list[tuple[dict[str, Any], int, int]] = []
-    for column, text in enumerate(texts):
-        hits = (await ask(client, "images", text=text))["hits"]
-        pairs += [(hit, image_ids.index(hit["id"]), column) for hit in hits]
-    for row, file in enumerate(files):
-        hits = (await ask(client, "texts", image=b64(file.read_bytes()), k=50))["hits"]
-        pairs += [(hit, row, text_ids.index(hit["id"])) for hit in hits]
-    assert len(pairs) == 2 * len(texts) * len(files)
-    for hit, row, column in pairs:
-        stages = hit["stages"]
-        # Tokens of the index are kept as float16.
-        expected = pytest.approx(float(align[row, column]), abs=1e-2)
-        assert stages["align"]["score"] == expected
-        assert stages["match"]["score"] == pytest.approx(float(match[row, column]), abs=1e-4)
 
 
 async def test_hits_carry_what_the_user_said_of_them_and_answers_what_they_lack(

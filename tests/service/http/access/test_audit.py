@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from aladin_service.http.access.audit import WriteRecord, log_write
 from tests.service.http.conftest import FakeWorkers, Open
 
 pytestmark = pytest.mark.anyio
@@ -100,32 +98,3 @@ async def test_what_never_reached_the_index_is_told_too_without_keys_and_content
         assert len(line.getMessage()) < 2500
         assert not any(secret in written for secret in (*secrets, "business"))
     assert [len(fields(line)["path"]) for line in lines[-2:]] == [2000, 1016]  # cut
-
-
-@pytest.mark.parametrize(
-    ("status", "outcome"),
-    [
-        (None, "failed"),
-        (201, "done"),
-        (399, "done"),
-        (400, "refused"),
-        (499, "refused"),
-        (500, "failed"),
-        (507, "failed"),
-    ],
-)
-async def test_what_became_of_a_write(
-    status: int | None, outcome: str, lines: list[logging.LogRecord]
-) -> None:
-    record = WriteRecord(target="texts", ids=["a"])
-    log_write(record, key_name=None, client="::1", method="POST", path="/v1", status=status)
-    (line,) = lines
-    assert fields(line, "outcome", "error") == [outcome, None]  # there is no request
-    assert line.levelno == (logging.INFO if outcome == "done" else logging.WARNING)
-    before, _, told = line.getMessage().partition(": ")
-    assert before == f"write {outcome}"
-    expected = {
-        **{"outcome": outcome, "client": "::1", "method": "POST", "path": "/v1"},
-        **{"status": status, "target": "texts", "ids": ["a"]},
-    }
-    assert json.loads(told) == {name: value for name, value in expected.items() if value}

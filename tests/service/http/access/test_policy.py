@@ -49,76 +49,6 @@ def test_with_keys_they_are_needed_everywhere(
     assert anonymous(host, keys_file=keys_file) == set()
 
 
-@pytest.mark.parametrize(
-    ("host", "settings", "says"),
-    [
-        ("127.0.0.1", {}, "anybody on this machine may search, add and delete items, and read"),
-        ("127.0.0.1", {"read_only": True}, "on this machine may search and read the metrics"),
-        ("0.0.0.0", {"allow_anonymous": True}, "who can reach it may search and read the metrics"),
-        ("0.0.0.0", {"keys_file": True}, "nobody else may do anything"),
-        (
-            "0.0.0.0",
-            {"keys_file": True, "allow_anonymous": True},
-            "anybody else may search without a key",
-        ),
-    ],
-)
-def test_the_log_says_who_may_do_what(
-    host: str,
-    settings: dict[str, Any],
-    says: str,
-    keys_file: Path,
-    keys: dict[str, str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    assert keys
-    given = settings | ({"keys_file": keys_file} if "keys_file" in settings else {})
-    with caplog.at_level("INFO", "aladin_service.http.access.policy"):
-        anonymous(host, **given)
-    (line,) = caplog.messages
-    assert line.endswith(says) or says in line
-    assert (str(keys_file) in line) == ("keys_file" in settings)
-
-
-def test_what_cannot_be_read_opens_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read the keys"):
-        anonymous("127.0.0.1", keys_file=tmp_path / "none.json")
-    with pytest.raises(ConfigError, match="ALADIN_CORS_ORIGINS"):
-        anonymous("127.0.0.1", cors_origins=("*",))
-
-
-def test_what_the_settings_say_is_in_the_policy() -> None:
-    hosts, origins = ("Search.Example",), ("https://friend.example",)
-    policy = make_policy(ServiceSettings(allowed_hosts=hosts, cors_origins=origins), "LocalHost")
-    assert policy.hosts == {"search.example", "localhost"}
-    assert policy.origins == {"https://friend.example"}
-    assert (policy.keys, policy.clients, policy.is_locked()) == (None, None, False)
-
-
-def test_clients_without_a_key_and_wrong_keys_have_rates_of_their_own(clock: Clock) -> None:
-    settings = ServiceSettings(anonymous_requests_per_s=2, anonymous_burst=7)
-    policy = make_policy(settings, clock=clock)
-    assert policy.clients is not None
-    for buckets, rate in ((policy.clients, (2, 7)), (policy.wrong_keys, (1.0, 20))):
-        bucket = buckets.of("10.0.0.1")
-        assert (bucket.per_s, bucket.burst) == rate
-        bucket.take(bucket.burst)
-        clock.now_s += 1 / bucket.per_s
-        bucket.take(1)
-
-
-def test_a_service_is_locked_while_only_keys_would_open_it_and_their_file_is_gone(
-    keys_file: Path, keys: dict[str, str], clock: Clock
-) -> None:
-    assert keys
-    closed = make_policy(ServiceSettings(keys_file=keys_file), clock=clock)
-    half_open = make_policy(ServiceSettings(keys_file=keys_file, allow_anonymous=True), clock=clock)
-    assert not closed.is_locked()
-    keys_file.unlink()
-    clock.now_s += 5
-    assert (closed.is_locked(), half_open.is_locked()) == (True, False)
-
-
 def test_every_key_is_found_by_its_secret_alone_and_every_digest_compared(
     keys_file: Path, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,14 +161,6 @@ def test_a_file_that_is_gone_for_a_moment_is_read_again_when_it_is_back(
         ring.find(keys["write"])
 
 
-@pytest.mark.parametrize("text", [None, "", "[]"])
-def test_a_service_does_not_start_on_a_broken_file(keys_file: Path, text: str | None) -> None:
-    if text is not None:
-        keys_file.write_text(text)
-    with pytest.raises(ConfigError):
-        KeyRing(keys_file)
-
-
 def test_a_reload_keeps_a_bucket_unless_the_rate_of_its_key_has_changed(
     keys_file: Path, clock: Clock
 ) -> None:
@@ -268,3 +190,24 @@ def test_a_reload_keeps_a_bucket_unless_the_rate_of_its_key_has_changed(
         assert after is not before
         assert (after.per_s, after.burst) == (per_s, burst)
         before = after
+
+
+def test_what_cannot_be_read_opens_nothing(
+    tmp_path: Path, keys_file: Path, keys: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for text in ("", "[]"):
+        (tmp_path / "broken.json").write_text(text)
+        with pytest.raises(ConfigError):
+            KeyRing(tmp_path / "broken.json")
+    with pytest.raises(ConfigError, match="cannot read the keys"):
+        anonymous("127.0.0.1", keys_file=tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="ALADIN_CORS_ORIGINS"):
+        anonymous("127.0.0.1", cors_origins=("*",))
+    # The log says who may do what.
+    with caplog.at_level("INFO", "aladin_service.http.access.policy"):
+        anonymous("127.0.0.1")
+        anonymous("0.0.0.0", keys_file=keys_file)
+    open_to_all, closed = caplog.messages
+    assert "anybody on this machine may search, add and delete items" in open_to_all
+    assert str(keys_file) in closed and "nobody else may do anything" in closed
+    assert keys

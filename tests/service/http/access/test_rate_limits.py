@@ -67,27 +67,6 @@ def test_a_request_that_has_paid_one_passes_with_a_full_bucket(burst: int, count
     assert wait_of(bucket, burst) == pytest.approx(count)  # all of it was paid
 
 
-@pytest.mark.parametrize("burst", [2, 4])
-def test_one_that_waits_as_long_as_told_passes_at_once(burst: int) -> None:
-    clock = Clock()
-    bucket = TokenBucket(0.5, burst, clock)
-    bucket.take(burst)
-    clock.now_s += 2  # for the first of ten
-    bucket.take(1)
-    whole_s = wait_of(bucket, 9, paid=1)
-    # The whole bucket, of which nothing is there.
-    assert whole_s == pytest.approx(2 * burst)
-    assert whole_s is not None
-    clock.now_s += whole_s - 0.01
-    bucket.take(1)
-    rest_s = wait_of(bucket, 9, paid=1)
-    assert rest_s == pytest.approx(2.01)
-    assert rest_s is not None
-    clock.now_s += rest_s
-    bucket.take(1)
-    bucket.take(9, paid=1)
-
-
 @given(
     st.lists(st.tuples(st.floats(0, 3), st.integers(1, 6)), max_size=40),
     st.floats(0.1, 10),
