@@ -75,6 +75,11 @@ def test_what_a_cache_has_and_how_large_it_is(cache: FeatureCache, tmp_path: Pat
     assert ["a" in cache, "g" in cache] == [True, False]
     assert "a" not in FeatureCache(cache.folder.parent, "encoder with other weights")
     assert cache.get(["d"]).states.shape == (1, 2, 4)
+    third = torch.full((1, 1, 2), 1 / 3)
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    rounded = FeatureCache(tmp_path, "rounding")
+    rounded.add(["a"], Features(third, mask, mask))
+    assert torch.equal(rounded.get(["a"]).states, third.half().float())
     assert cache.size_bytes(["a", "b", "a"]) == (3 + 5) * 4 * 2
     with pytest.raises(KeyError):
         ResidentFeatures(cache, ["a", "b"], PROCESSOR).get(["c"])
@@ -83,14 +88,6 @@ def test_what_a_cache_has_and_how_large_it_is(cache: FeatureCache, tmp_path: Pat
     keys = {content_digest(*args) for args in ((b"x",), (b"y",), (b"x", "mirrored"))}
     assert len(keys) == 3
     assert content_digest(b"x") == content_digest(b"x", "")
-
-
-def test_states_are_rounded_to_float16(tmp_path: Path) -> None:
-    cache = FeatureCache(tmp_path, "encoder")
-    exact = torch.full((1, 1, 2), 1 / 3)
-    mask = torch.ones(1, 1, dtype=torch.bool)
-    cache.add(["a"], Features(exact, mask, mask))
-    assert torch.equal(cache.get(["a"]).states, exact.half().float())
 
 
 @pytest.mark.parametrize("lost", ["json", "states", "content"])

@@ -57,17 +57,6 @@ def test_a_share_of_the_photos_is_the_same_in_every_epoch(captions_per_photo: in
     assert any({b.photos[0] for b in other.epoch(0)} != shown[0] for other in others)
 
 
-@pytest.mark.parametrize(("photos", "world"), [(1, 1), (4, 2), (5, 2), (7, 3), (3, 3)])
-def test_shares_cover_a_batch_without_overlap(photos: int, world: int) -> None:
-    parts = [list(range(photos))[BatchShare(rank, world).photos(photos)] for rank in range(world)]
-    assert [photo for part in parts for photo in part] == list(range(photos))
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
-    with pytest.raises(
-        ConfigError, match=f"a batch of {world} photos is too small for {world + 1}"
-    ):
-        BatchShare(0, world + 1).photos(world)
-
-
 def test_a_share_has_the_captions_and_negatives_of_its_own_photos() -> None:
     offline = OfflineRows(
         [10, 11, 12], [20, 21, 22], [30, 31, 32], [40, 41, 42], [True, False, True]
@@ -105,15 +94,6 @@ def test_only_the_given_share_of_captions_is_replaced_by_texts_of_their_own() ->
     # "they are here" has no phrase, so that it is always shown itself.
     silent = ShortTexts([record("d", "they are here")])
     assert silent.replace([0, 0], 1.0, random.Random(0)) == [0, 0]
-
-
-def test_a_text_is_no_negative_of_a_photo_whose_captions_say_it() -> None:
-    short = ShortTexts(RECORDS)
-    rows = {text: 4 + place for place, text in enumerate(short.texts)}
-    assert short.holding([0, 1, 2], [0, 1, 2, 3]).sum() == 0  # captions are never marked
-    for text, expected in (("circle", [True, True, True]), ("the snow", [True, False, False])):
-        assert short.holding([0, 1, 2], [rows[text]])[:, 0].tolist() == expected
-    assert short.holding([0, 1, 2], [rows["circle"], 0]).shape == (3, 2)
 
 
 def test_each_new_crop_is_another_and_views_stay_equally_frequent() -> None:

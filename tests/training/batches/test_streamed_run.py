@@ -67,14 +67,6 @@ def test_resume_inside_an_epoch_ends_with_the_same_weights(
     assert_same_weights(tmp_path / "broken", tmp_path / "unbroken")
 
 
-def test_the_vocabulary_is_learnt_from_the_tars(
-    recipe_path: Path, data_set: Path, tars: Path
-) -> None:
-    of_tars = prepare_run(streamed(recipe_path, data_set, tars), NullProgress()).model
-    of_files = prepare_run(load_recipe(recipe_path), NullProgress()).model
-    assert of_tars.text.encoder.tokenizer.get_vocab() == of_files.text.encoder.tokenizer.get_vocab()
-
-
 def test_a_split_that_the_tars_lack_is_refused(
     recipe_path: Path, data_set: Path, tars: Path
 ) -> None:

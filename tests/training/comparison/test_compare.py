@@ -51,11 +51,10 @@ class Interrupt(NullProgress):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_picture() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
-    """Draw only the choice of settings: pictures take longer than the runs."""
-    pictures = [each for each in report._PICTURES if each.file == "settings.png"]
+def _no_pictures() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Draw nothing: pictures take longer than the runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "_PICTURES", pictures)
+        patch.setattr(report, "_PICTURES", [])
         yield
 
 
@@ -71,8 +70,6 @@ def compared(
     assert result.failures == {}
     assert [len(summary.runs) for summary in result.comparison.summaries] == [2, 2]
     assert result.comparison.summaries[1].difference is not None
-    assert "| faster | matching |" in result.markdown.read_text()
-    assert result.html.exists()
     return plan
 
 
@@ -195,9 +192,6 @@ def test_a_failing_run_does_not_end_the_others(
     assert all(reasons[label] in reason for label, reason in result.failures.items())
     assert is_trained(plan.runs()[3])
     assert "run 2 of 4, broken seed 0: failed: stage 'student'" in caplog.text
-    markdown = result.markdown.read_text()
-    assert "0 of 1, 1 failed" in markdown
-    assert "broken seed 0: failed: stage 'student', step" in markdown
 
 
 def test_corrections_are_fitted_once_and_reported(
@@ -209,7 +203,6 @@ def test_corrections_are_fitted_once_and_reported(
     for run in compared.runs():
         assert "corrected_fused" in evaluation_of(run).ranks
         assert (run.folder / "checkpoint" / CORRECTION).exists()
-    assert "## Hubness correction" in (compared.out / "report.md").read_text()
     monkeypatch.setattr("aladin_training.comparison.evaluate.fit_to_records", None)
     assert compare(compared, step_times=False, correct=True).failures == {}
 
@@ -245,7 +238,6 @@ def test_controls_and_costs_are_foretold_as_they_are_taken(
     assert caplog.records[0].message.startswith(
         f"to train: 3 runs, 3 different stages, {joint + 3 * final} optimizer steps"
     )
-    assert f"| {control} | matching |" in result.markdown.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -297,11 +289,6 @@ def test_the_chosen_settings_are_trained_with_all_seeds(
     assert of_best is not None
     # The same weights, taken over.
     assert evaluation_of(grid_plan.runs()[1]).model_id == of_best.model_id
-    markdown = chosen.markdown.read_text(encoding="utf-8")
-    assert "chosen on the split selection" in markdown
-    assert "The settings chosen for test are also those of other." in markdown
-    assert f"| other | {of_other.chosen} | - | as test |" in markdown
-    assert "(figures/settings.png)" in markdown
 
 
 def test_a_choice_is_made_once_and_not_before_its_runs_are_finished(

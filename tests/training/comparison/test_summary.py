@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 
 import pytest
@@ -116,6 +117,17 @@ def test_a_curve_begins_with_the_start_if_that_had_the_score_on_the_split(
     assert summary.runs[0].curve == begins | {2: 100.0, 4: 150.0}
 
 
-def test_a_mean_curve_has_the_points_of_all_seeds() -> None:
+def test_curves_of_several_seeds_have_their_mean_at_every_point(
+    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: FinishRun
+) -> None:
     curves = [{2: 100.0, 4: 200.0, 6: 300.0}, {2: 200.0, 4: 200.0}]
     assert mean_curve(curves) == [(2, 150.0, pytest.approx(100 / 2**0.5)), (4, 200.0, 0.0)]
+    tasks = {"matching": {"loss": "triplet"}, "intra_modal": {"loss": "intra_modal"}}
+    imc = variant("imc", f"stage.student.tasks={json.dumps(tasks)}")
+    plan = dataclasses.replace(plan, recipes=(plan.recipes[0], imc))
+    for seed, share in ((0, 0.01), (1, 0.03)):
+        shares = {"intra_modal_gradient_share": (share, 0.2)}
+        shares["matching_gradient_share"] = (1 - share, 0.8)
+        finish_run(plan.run(imc, seed), ALL, ALL[:4], logged=shares)
+    curve = summarize_plan(plan, {}, {}).summaries[1].gradient_shares()["intra_modal"]
+    assert [(point.step, point.mean) for point in curve] == [(2, pytest.approx(0.02)), (4, 0.2)]

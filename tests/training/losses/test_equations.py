@@ -105,7 +105,7 @@ def test_boosting(form: str, batch: Batch) -> None:
         soft=[False, True],
         selection=["gap", "cost"],
         margin=[0.2, 0.6],
-        alpha=[0.5, 0.2, 0.8],
+        alpha=[0.5, 0.2, 1.0, 0.0],
     ):
         for target, anchor in ((batch.scores, batch.anchor), (batch.near, batch.sure)):
             found = BoostingLoss(**options)(target, anchor, batch.negatives, batch.positives)

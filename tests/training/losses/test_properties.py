@@ -11,16 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aladin_network.errors import ShapeError
-from aladin_training.losses.boosting import BoostingLoss
-from aladin_training.losses.dark_rank import DarkRankLoss
-from aladin_training.losses.gradient import GradientObjective
 from aladin_training.losses.infonce import InfoNCELoss
 from aladin_training.losses.intra_modal import IntraModalConstraintLoss
-from aladin_training.losses.listnet import ListNetLoss
 from aladin_training.losses.negatives import by_pairs, check_pairs, negative_mask
 from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss, OfflineScores
-from aladin_training.losses.reverse_divergence import ReverseDivergenceLoss
-from aladin_training.losses.score_regression import ScoreRegressionLoss
+from aladin_training.losses.polynomial import PolynomialLoss
 from aladin_training.losses.triplet import TripletMarginLoss
 
 Pairs = tuple[Tensor, Tensor]
@@ -58,110 +53,6 @@ def test_exact_ties_keep_the_triplets_gradient_balanced() -> None:
     assert found.sum().item() == pytest.approx(0.0)
 
 
-@pytest.mark.parametrize("form", ["relative", "absolute"])
-def test_a_target_equal_to_its_anchor_pays_the_margin_once_a_query(pairs: Pairs, form: str) -> None:
-    scores, negatives = pairs
-    loss = BoostingLoss(form, margin=0.3)(scores, scores, negatives)
-    assert loss.item() == pytest.approx(0.3 * 2 * len(scores))
-
-
-def soft_margins(positive: float, negative: float) -> tuple[float, float, float]:
-    """Read the three soft margins off a batch whose target equals its anchor.
-
-    Only image 0 and text 1 have a negative, and it is the same cell.
-    """
-    scores = torch.full((2, 2), positive, dtype=torch.float64)
-    scores[0, 1] = negative
-    negatives = torch.tensor([[False, True], [False, False]])
-    relative, of_positive, of_negative = (
-        BoostingLoss(form, soft=True, margin=0.4, alpha=alpha)(scores, scores, negatives).item() / 2
-        for form, alpha in (("relative", 0.5), ("absolute", 1.0), ("absolute", 0.0))
-    )
-    return relative, of_positive, of_negative
-
-
-def test_soft_margins_shrink_where_little_is_left_to_gain() -> None:
-    assert soft_margins(1.0, -1.0) == pytest.approx((0.0, 0.0, 0.0), abs=1e-15)
-    step = 1e-4  # Slope -1 at the ends: never more than what is still attainable.
-    assert soft_margins(1 - step, -1 + step) == pytest.approx((2 * step, step, step), rel=1e-4)
-    assert soft_margins(-1.0, 1.0) == pytest.approx((0.4, 0.4, 0.4), rel=1e-3)
-    for score in (-0.9, -0.3, 0.0, 0.4, 0.95):
-        relative, of_positive, of_negative = soft_margins(score, score)
-        assert relative == pytest.approx(0.4 * math.tanh(2 / 0.4))
-        assert of_positive <= min(0.4, 1 - score)
-        assert of_negative <= min(0.4, 1 + score)
-
-
-def test_gap_and_cost_may_pick_different_negatives() -> None:
-    anchor = torch.tensor([[0.5, -1.0, 0.5]] * 3, dtype=torch.float64)
-    target = anchor.clone()
-    target[0, 1] += 0.05
-    negatives = torch.zeros(3, 3, dtype=torch.bool)
-    negatives[0, 1:] = True
-    # For image 0 text 1 has the larger gap, .05 against 0. Its soft margin is 0, that of text 2
-    # is whole, so text 2 has the larger bracket. Texts 1 and 2 have no choice.
-    by_gap, by_cost = (
-        BoostingLoss("absolute", soft=True, selection=selection)(target, anchor, negatives)
-        for selection in ("gap", "cost")
-    )
-    assert (by_cost - by_gap).item() == pytest.approx(0.1 * math.tanh(15) - 0.05)
-
-
-def test_goals_con_con_is_the_gradient_of_the_triplet_loss(pairs: Pairs) -> None:
-    negatives = pairs[1]
-    images, texts = (
-        torch.randn(len(negatives), 6, dtype=torch.float64, requires_grad=True) for _ in range(2)
-    )
-
-    def gradients(loss: GradientObjective | TripletMarginLoss) -> tuple[Tensor, ...]:
-        cosines = F.normalize(images, dim=1) @ F.normalize(texts, dim=1).T
-        return torch.autograd.grad(loss(cosines, negatives), (images, texts))
-
-    torch.testing.assert_close(gradients(GradientObjective()), gradients(TripletMarginLoss()))
-    exact = torch.tensor([[0.5, 0.25], [0.25, 0.5]], requires_grad=True)
-    GradientObjective(margin=0.25)(exact, negative_mask(torch.arange(2))).backward()
-    assert torch.equal(exact.grad, torch.zeros(2, 2))  # satisfied exactly
-
-
-def test_integrable_combinations_of_goal_are_the_gradients_of_their_losses(pairs: Pairs) -> None:
-    scores, negatives = pairs
-    hard = scores.masked_fill(~negatives, -9.0)  # every query has a negative
-
-    def ntxent(p: Tensor, q: Tensor) -> Tensor:  # divided by tau
-        return F.softplus(10 * (q - p)) / 10
-
-    def circle(p: Tensor, q: Tensor) -> Tensor:
-        return F.softplus(10 * (q**2 - p * (2 - p))) / 20
-
-    def deviance(p: Tensor, q: Tensor) -> Tensor:
-        return F.softplus(-2 * (p - 0.5)) / 2 + F.softplus(10 * (q - 0.5)) / 10
-
-    for loss, objective in (
-        (ntxent, GradientObjective("nca", "con")),
-        (circle, GradientObjective("cir", "lin")),
-        (deviance, GradientObjective("con", "sig", gate=False)),
-    ):
-        value = sum(loss(scores.diagonal(), hard.amax(way)).sum() for way in (0, 1))
-        (expected,) = torch.autograd.grad(value, scores, retain_graph=True)
-        (found,) = torch.autograd.grad(objective(scores, negatives), scores)
-        torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize(("p", "q", "offset"), [(0.4, 0.8, 0.0), (0.5, 0.5, 0.5)])
-def test_goals_circle_of_half_weight(p: float, q: float, offset: float) -> None:
-    """(1 - p)^2 + q^2 is 1, and 1/2."""
-    scores = torch.tensor([[p, q], [q, p]], dtype=torch.float64, requires_grad=True)
-    objective = GradientObjective("cir", circle_offset=offset)
-    objective(scores, negative_mask(torch.arange(2))).backward()
-    assert scores.grad[0, 1].item() / 2 == pytest.approx(0.5)
-
-
-def test_infonce_without_repeated_images_is_the_cross_entropy_of_clip(pairs: Pairs) -> None:
-    scores, target = pairs[0], torch.arange(len(pairs[0]))
-    expected = (F.cross_entropy(scores / 0.1, target) + F.cross_entropy(scores.T / 0.1, target)) / 2
-    torch.testing.assert_close(InfoNCELoss(0.1)(scores, negative_mask(target)), expected)
-
-
 def test_a_temperature_is_trained_if_it_is_learnable(pairs: Pairs) -> None:
     assert list(InfoNCELoss(0.07).parameters()) == []
     loss = InfoNCELoss(0.5, learnable=True)
@@ -175,19 +66,6 @@ def test_a_temperature_is_trained_if_it_is_learnable(pairs: Pairs) -> None:
     with torch.no_grad():
         log_temperature += math.log(2)
     assert loss.temperature == pytest.approx(1.0)
-
-
-def test_agreement_with_the_teacher_costs_least(pairs: Pairs, teacher: Tensor) -> None:
-    student = pairs[0]
-    for loss in (ScoreRegressionLoss(), ReverseDivergenceLoss()):
-        assert loss(student, student).item() == pytest.approx(0, abs=1e-12)
-        assert loss(student, teacher).item() > 0.01
-    listnet = ListNetLoss(6.0)
-    (found,) = torch.autograd.grad(listnet(student, 6.0 * student), student)
-    torch.testing.assert_close(found, torch.zeros_like(student))
-    torch.testing.assert_close(listnet(student, teacher + 17.0), listnet(student, teacher))
-    sharp, order = DarkRankLoss(alpha=20.0), torch.tensor([[0.9, 0.6, 0.1, -0.5]])
-    assert sharp(order, order).item() < 0.1 < sharp(order.flip(1), order).item()
 
 
 @pytest.mark.parametrize("form", ["quintuplet", "adaptive"])
@@ -253,6 +131,63 @@ def test_half_a_rank_is_rounded_to_even(batch: int, rank: int) -> None:
         norm = math.sqrt(sum((n - m) ** 2 for m in range(batch)))
         expected += sum(d for m in range(batch) if 0 < (d := abs(n - m) / norm) < hi - 1e-12)
     assert loss == pytest.approx(expected / batch)
+
+
+def test_given_polynomials_are_those_of_each_positive_and_its_hardest_negative() -> None:
+    """Only image 0 has a negative within the margin: 1 + 2 * .4 ^ 3."""
+    loss = PolynomialLoss(margin=0.2, positive=[1.0], negative=[0.0, 0.0, 0.0, 2.0])
+    scores = torch.tensor([[0.5, 0.4], [0.0, 0.9]], dtype=torch.float64)
+    found = loss(scores, negative_mask(torch.arange(2)))
+    assert found.item() == pytest.approx(1.128 / 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_papers_cosine_divides_by_both_norms_and_is_0_of_zeros(dtype: torch.dtype) -> None:
+    # (3, 4) and (2, 0): the cosine is 6 / (5 * 2) = .6, the distance .4, within (.05, .5). The
+    # inner product 6 would give the distance -5, outside of the band.
+    # -d cos / dv = cos v / ||v||^2 - w / (||v|| ||w||), twice:
+    # v = (3, 4): .6 (3, 4) / 25 - (2, 0) / 10 = (.072 - .2, .096)
+    # w = (2, 0): .6 (2, 0) / 4 - (3, 4) / 10 = (.3 - .3, -.4)
+    rows = torch.tensor([[0.0, 0.0], [3.0, 4.0], [2.0, 0.0]], dtype=dtype, requires_grad=True)
+    near = IntraModalConstraintLoss("cos", mode="paper")(rows)
+    assert near.item() == pytest.approx(2 * 0.4)  # both orders of the pair
+    # The distance is 1 between the zero row and each other one.
+    loss = IntraModalConstraintLoss("cos", upper=1.5, mode="paper")(rows)
+    assert loss.item() == pytest.approx(2 * (1 + 1 + 0.4))
+    expected = torch.tensor([[0.0, 0.0], [-0.256, 0.192], [0.0, -0.8]], dtype=dtype)
+    for each in (near, loss):
+        torch.testing.assert_close(torch.autograd.grad(each, rows)[0], expected)
+    # The official code's inner product of these rows, 6, is outside of (.5, .95).
+    assert IntraModalConstraintLoss("cos")(rows).item() == 0.0
+
+
+PAPER = {"distance": "l1", "mode": "paper", "lower": 0.1, "upper": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("options", "masked", "expected"),
+    [
+        (PAPER, False, 2 * (0.8 + 1.2 + 0.4)),
+        (PAPER, True, 2 * (1.2 + 0.4)),
+        # Official cos, .5 < s < .95: without the mask .8 and .6 twice each, with it .6 alone.
+        ({"distance": "cos"}, False, 2 * (0.8 + 0.6) / 3),
+        ({"distance": "cos"}, True, 2 * 0.6 / 3),
+        # Official l1: with d01 = 0 the rows are (0, 0, 1.2) / 1.2, (0, 0, .4) / .4 and
+        # (1.2, .4, 0) / sqrt(1.6). Rank round(.1 * 3) = 0 of row 0 is 0, rank round(.6 * 3) = 2
+        # is 1: both entries of the third row lie within (0, 1).
+        ({"distance": "l1", "lower": 0.1, "upper": 0.6}, True, 1.6 / math.sqrt(1.6) / 3),
+    ],
+)
+def test_the_constraint_leaves_captions_of_one_photo_alone(
+    options: dict[str, object], masked: bool, expected: float
+) -> None:
+    """Rows 0 and 1 are captions of one photo, row 2 of another: (1, 0), (.8, .6) and (.6, .8).
+
+    l1: d01 = .8, d02 = 1.2, d12 = .4. Cosines: s01 = .8, s02 = .6, s12 = .96.
+    """
+    rows = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.6, 0.8]], dtype=torch.float64)
+    given = (rows, negative_mask(torch.tensor([0, 0, 1]))) if masked else (rows,)
+    assert IntraModalConstraintLoss(**options)(*given).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from aladin_training.adapters.parts import part_of
 from aladin_training.comparison.plan import find_recipes
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.shipped import recipes_folder
-from aladin_training.config.stage import ScheduleConfig
 from aladin_training.config.toml_files import variants_of
 from aladin_training.stages.run import run_recipe
 
@@ -58,24 +57,6 @@ def test_every_objective_has_the_same_start_network_and_budget() -> None:
         final, budget = recipe.final_stage, baseline.final_stage
         for setting in ("epochs", "batch_size", "lr", "schedule", "weight_decay", "average_decay"):
             assert getattr(final, setting) == getattr(budget, setting), (recipe.name, setting)
-
-
-def test_aladin_has_its_own_head_and_schedule_and_the_suite_s_start() -> None:
-    baseline = load_recipe(recipes_folder() / "compare" / "mh.toml")
-    for path, variant in SUITE:
-        if path.stem != "aladin":
-            continue
-        recipe = load_recipe(path, variant)
-        matching = recipe.model.matching
-        assert (matching.layers, matching.heads, matching.pooling) == (2, 4, ("first",))
-        assert matching.dim is None
-        assert recipe.model.alignment.dim is None
-        assert recipe.stage[0] == baseline.stage[0]
-        for stage in recipe.stage[1:]:
-            assert (stage.batch_size, stage.weight_decay) == (32, 0)
-            reduced_after = 2 if stage.name in ("d", "t") else 3
-            expected = ScheduleConfig(shape="step", step_epochs=reduced_after)
-            assert (stage.epochs, stage.schedule) == (4, expected)
 
 
 # The papers' own networks and ALADIN's variants: which parts the last stage trains.

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.metrics import retrieval_ranks
@@ -26,10 +25,8 @@ from aladin_training.comparison.tables import SCORES
 from aladin_training.config.defaults import Lists
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.shipped import recipes_folder
-from aladin_training.config.toml_files import variants_of
 from aladin_training.data import read_records
 from aladin_training.evaluation import evaluate_checkpoint
-from aladin_training.losses.gradient import PairWeight, TripletWeight
 from aladin_training.mining.miner import mine_file
 from aladin_training.stages.run import run_recipe
 from tests.training.recipes.experiments import PAPERS, commands, experiments, recipes_in
@@ -76,36 +73,6 @@ def test_an_anchor_of_another_network(
     ranks = evaluation.ranks["ensemble"]
     # Features of frozen encoders pass through the cache in half precision.
     assert (ranks.text_to_image - expected.text_to_image).abs().sum() <= 1
-
-
-def test_goal_has_all_fifteen_combinations() -> None:
-    for file in ("goal", "goal-vsepp"):
-        path = PAPERS / f"{file}.toml"
-        found: set[tuple[str, str]] = set()
-        for variant in variants_of(path)[:15]:
-            recipe = load_recipe(path, [f"variant={variant}"])
-            options = recipe.final_stage.tasks["matching"].options
-            pair = (options["triplet_weight"], options["pair_weight"])
-            assert variant == "-".join(pair).replace("_", "-")
-            found.add(pair)
-        assert found == {(t, p) for t in get_args(TripletWeight) for p in get_args(PairWeight)}
-
-
-def test_imc_has_its_four_distances_and_a_range_of_lambda() -> None:
-    path = PAPERS / "imc.toml"
-    recipes = [load_recipe(path, [f"variant={variant}"]) for variant in variants_of(path)]
-    options = [
-        recipe.final_stage.tasks["intra_modal"].options
-        for recipe in recipes
-        if "intra_modal" in recipe.final_stage.tasks
-    ]
-    assert {each["distance"] for each in options} == {"l1", "l2", "msd", "cos"}
-    weights = [each["weight"] for each in options if "weight" in each]
-    assert weights == sorted(weights)
-    assert min(weights) < 1 < max(weights)
-    for recipe in recipes:
-        assert recipe.data.mirror
-        assert recipe.data.crops
 
 
 def test_at_least_four_fifths_of_the_experiments_have_a_command_and_the_others_a_reason() -> None:
