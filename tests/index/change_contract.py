@@ -172,11 +172,14 @@ class ChangeContract(ContractIndex):
         bare = replace(new, tokens=new.tokens[:0], lengths=np.zeros(5, dtype=np.int64))
         write_index(tmp_path / "files", tiny_checkpoint, {"images": bare}, settings=SETTINGS)
         with closing(open_backend(publish(tmp_path / "files"), checkpoint=checkpoint)) as index:
-            query = made_up_query(np.random.default_rng(10))
-            result = run_search(TwoStageSearcher(index), query, "text", "images", k=9)
-            assert (result.reranked, result.degraded) == (False, ["rerank"])
-            expected = slow_match(as_stored(bare).values(), query)
-            assert [hit.id for hit in result.hits] == [each.id for each in expected]
+            query, searcher = made_up_query(np.random.default_rng(10)), TwoStageSearcher(index)
+            expected = [each.id for each in slow_match(as_stored(bare).values(), query)]
+            for rerank in (True, False):
+                result = run_search(searcher, query, "text", "images", k=9, rerank=rerank)
+                assert (result.reranked, result.fusion) == (False, None)
+                assert result.degraded == ["rerank"] * rerank
+                assert [hit.id for hit in result.hits] == expected
+                assert all(hit.stages.align is hit.per_word is None for hit in result.hits)
 
     def _check(self, index: SearchBackend, items: KnownItems, seed: int) -> None:
         """Compare an index of photos with what should be in it: counts, searches, look-ups."""

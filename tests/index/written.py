@@ -11,6 +11,7 @@ import numpy as np
 from aladin_index.encode.encoded import ItemBatch
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.collection_writer import CollectionSource
+from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import (
     NewGeneration,
     describe_model,
@@ -73,3 +74,18 @@ def write_index(
             **more,
         )
         return write_generation(root, generation)
+
+
+def contents(root: Path, target: Target = "images") -> dict[str, tuple[Any, ...]]:
+    """All live items of an index, by rows: what was said of each, embedding and tokens."""
+    with open_index(root, encodes=False) as index:
+        collection = index.collection(target)
+        rows = sorted(collection.items.ids(), key=lambda entry: entry[1])
+        return {
+            item_id: (
+                collection.items.by_rows([row])[0]._replace(row=0),
+                collection.embedding(row).tolist(),
+                collection.tokens(row).tolist(),
+            )
+            for item_id, row in rows
+        }

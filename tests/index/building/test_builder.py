@@ -298,23 +298,17 @@ def test_a_build_beside_which_another_generation_came_is_not_taken_for_it(
     assert left_behind(out) == []
 
 
-@pytest.mark.parametrize("change", ["items", "metadata", "settings", "photo", "model"])
+@pytest.mark.parametrize("change", ["photo", "model"])
 def test_a_stale_plan_is_not_resumed(
     tmp_path: Path, build: Build, images: list[ImageItem], other_weights: Path, change: str
 ) -> None:
     photo = Path(shutil.copyfile(images[0].path, tmp_path / "photo.png"))
     items = [ImageItem(id="copy", path=photo, uri="photo.png"), *images[:6]]
+    changed = {"checkpoint": other_weights} if change == "model" else {}
     with pytest.raises(KeyboardInterrupt):
         build(items, progress=Recorder("photos", 5))
-    changed: dict[str, Any] = {}
-    if change == "items":
-        items = items[:-1]
-    elif change == "metadata":
-        items[3] = ImageItem(id=items[3].id, path=items[3].path, uri=items[3].uri)
-    elif change == "photo":
+    if change == "photo":
         shutil.copyfile(images[1].path, photo)
-    else:
-        changed = {"batch_size": 2} if change == "settings" else {"checkpoint": other_weights}
     with pytest.raises(IndexMismatchError, match="cannot resume"):
         build(items, resume=True, **changed)
     assert build(items, **changed).counts == {"images": len(items)}

@@ -111,28 +111,6 @@ def test_the_owner_frees_the_copy(make_collection: MakeCollection) -> None:
     card.close()
 
 
-def test_one_thread_runs_everything_one_after_the_other() -> None:
-    owner = OwnerThread("owner")
-    threads: set[str] = set()
-    inside = 0
-    most = 0
-
-    def task(number: int) -> int:
-        nonlocal inside, most
-        threads.add(threading.current_thread().name)
-        inside += 1
-        most = max(most, inside)
-        inside -= 1
-        return number * number
-
-    with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda n: owner.run(lambda: task(n)), range(200)))
-    owner.close()
-    assert results == [n * n for n in range(200)]
-    assert threads == {"owner"}
-    assert most == 1
-
-
 def test_an_error_fails_every_waiter_and_all_who_come_later() -> None:
     owner = OwnerThread("owner")
     begun, go_on = threading.Event(), threading.Event()

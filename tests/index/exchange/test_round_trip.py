@@ -23,28 +23,15 @@ from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.search.file_collection import FileCollection
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.store import codec_for
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import ConfigError, IndexMismatchError, IndexWriteError, InputError
 from aladin_network.types import Target, TokenDtype
+from tests.index.written import contents
 
 TARGETS: tuple[Target, Target] = ("images", "texts")
-
-
-def contents(collection: FileCollection) -> dict[str, tuple[object, ...]]:
-    """What is known of each live item, in the order of the rows."""
-    rows = sorted(collection.items.ids(), key=lambda entry: entry[1])
-    return {
-        item_id: (
-            collection.items.by_rows([row])[0]._replace(row=0),
-            collection.embedding(row).tolist(),
-            collection.tokens(row).tolist(),
-        )
-        for item_id, row in rows
-    }
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "4bit"])
@@ -119,15 +106,10 @@ def test_changes_and_uploaded_photos_are_exported(
     out, again = tmp_path / "out", tmp_path / "again"
     assert export_index(index_copy, out, rows_a_part=7) == {"images": 23, "texts": 17}
     import_index(out, tiny_checkpoint, again)
-    with (
-        open_index(index_copy, encodes=False) as before,
-        open_index(again, encodes=False) as after,
-    ):
-        for target in TARGETS:
-            expected = contents(before.collection(target))
-            found = contents(after.collection(target))
-            assert list(found) == list(expected)
-            assert found == expected
+    for target in TARGETS:
+        expected, found = contents(index_copy, target), contents(again, target)
+        assert list(found) == list(expected)
+        assert found == expected
     assert (again / photo.path).read_bytes() == photo.data
     (out / photo.path).write_bytes(b"something else")
     with pytest.raises(IndexMismatchError, match="photo 'new'"):

@@ -18,85 +18,57 @@ from aladin_index.format.manifest import (
 from aladin_network.errors import IndexCorruptError, IndexMismatchError
 from aladin_network.files import FileEntry, describe_files
 
-MANIFEST_JSON = """{
-  "schema_version": 1,
-  "metric": "inner_product",
-  "images": {
-    "count": 7,
-    "embedding_dim": 256,
-    "token_dim": 128,
-    "token_dtype": "int8",
-    "skipped": 1,
-    "token_count": 343,
-    "filter_fields": [
-      "year"
-    ],
-    "ann": {
-      "search_width": 128,
-      "oversample": 2.0,
-      "recall": 0.995,
-      "asked": "auto",
-      "memory_budget_bytes": 1000000,
-      "factory": "HNSW32_SQ8",
-      "recall_at": 7,
-      "recall_queries": 200,
-      "recall_wanted": 0.99,
-      "curve": [
-        {
-          "search_width": 128,
-          "oversample": 2.0,
-          "recall": 0.995,
-          "search_ms": 0.25
-        }
-      ]
+# As it is on the disk.
+STORED: dict[str, Any] = {
+    "schema_version": 1,
+    "metric": "inner_product",
+    "images": {
+        "count": 7,
+        "embedding_dim": 256,
+        "token_dim": 128,
+        "token_dtype": "int8",
+        "skipped": 1,
+        "token_count": 343,
+        "filter_fields": ["year"],
+        "ann": {
+            "search_width": 128,
+            "oversample": 2.0,
+            "recall": 0.995,
+            "asked": "auto",
+            "memory_budget_bytes": 1000000,
+            "factory": "HNSW32_SQ8",
+            "recall_at": 7,
+            "recall_queries": 200,
+            "recall_wanted": 0.99,
+            "curve": [{"search_width": 128, "oversample": 2.0, "recall": 0.995, "search_ms": 0.25}],
+        },
+        "tuning": {
+            "candidates": 60,
+            "fidelity": 0.98,
+            "fidelity_wanted": 0.97,
+            "at": 10,
+            "queries": 50,
+            "curve": [{"candidates": 60, "fidelity": 0.98, "search_ms": 1.5}],
+        },
+        "bounds": None,
+        "corrected": False,
     },
-    "tuning": {
-      "candidates": 60,
-      "fidelity": 0.98,
-      "fidelity_wanted": 0.97,
-      "at": 10,
-      "queries": 50,
-      "curve": [
-        {
-          "candidates": 60,
-          "fidelity": 0.98,
-          "search_ms": 1.5
-        }
-      ]
-    },
-    "bounds": null,
-    "corrected": false
-  },
-  "texts": null,
-  "calibration": null,
-  "files": {
-    "images/ann.faiss": {
-      "bytes": 10,
-      "sha256": "5678"
-    }
-  },
-  "generation": 3,
-  "default_candidates": 100,
-  "fingerprint": "f00d",
-  "made_by": "tune",
-  "replaces": 1,
-  "model": {
-    "id": "abc",
-    "files": {
-      "config.json": {
-        "bytes": 2,
-        "sha256": "1234"
-      }
-    }
-  },
-  "correction": null
+    "texts": None,
+    "calibration": None,
+    "files": {"images/ann.faiss": {"bytes": 10, "sha256": "5678"}},
+    "generation": 3,
+    "default_candidates": 100,
+    "fingerprint": "f00d",
+    "made_by": "tune",
+    "replaces": 1,
+    "model": {"id": "abc", "files": {"config.json": {"bytes": 2, "sha256": "1234"}}},
+    "correction": None,
 }
-"""
 
 
 def write_text(folder: Path, **changes: Any) -> None:
     """Write a manifest, with other values of some keys, and the checksum that belongs to it."""
-    (folder / MANIFEST).write_text(json.dumps(json.loads(MANIFEST_JSON) | changes))
+    (folder / MANIFEST).write_text(json.dumps(STORED | changes))
     digest = describe_files(folder, [MANIFEST])[MANIFEST].sha256
     (folder / DIGEST).write_text(f"{digest}\n")
 
@@ -116,7 +88,7 @@ def test_the_format_on_disk_is_this_and_reads_back(tmp_path: Path) -> None:
     assert (manifest.candidates("images"), manifest.candidates("texts")) == (60, 100)
     (tmp_path / "again").mkdir()
     write_manifest(tmp_path / "again", manifest)
-    assert json.loads((tmp_path / "again" / MANIFEST).read_text()) == json.loads(MANIFEST_JSON)
+    assert json.loads((tmp_path / "again" / MANIFEST).read_text()) == STORED
     assert read_manifest(tmp_path / "again") == manifest
 
 

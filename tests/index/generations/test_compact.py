@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import aladin_index.generations.compact as compact_module
@@ -19,7 +18,7 @@ from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import generation_folder, live_generation, published_generations
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.history import pending_changes, with_changes_of
+from aladin_index.generations.history import pending_changes
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
@@ -29,17 +28,9 @@ from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import IndexWriteError, InputError, UnknownItemError
 from aladin_network.types import Progress
+from tests.index.written import contents
 
 MakeItems = Callable[..., ItemBatch]
-
-
-def held(root: Path, target: str = "images") -> dict[str, list[float]]:
-    """Return the embedding of every item, by id."""
-    with open_index(root, encodes=False) as index:
-        collection = index.collection(target)
-        return {
-            item_id: collection.embedding(row).tolist() for item_id, row in collection.items.ids()
-        }
 
 
 def test_changes_are_folded_in_and_nothing_is_pending(
@@ -47,10 +38,10 @@ def test_changes_are_folded_in_and_nothing_is_pending(
 ) -> None:
     writer.add("images", made_up(["g", "b"], seed=1, n=[7, 8]), "replace")
     writer.delete("images", ["a", "f"])
-    before = held(root)
+    before = contents(root)
     report = compact_index(root)
     assert report == (2, {"images": 5, "texts": 2}, 2, 3, 0, [], [], {})
-    assert held(root) == before
+    assert contents(root) == before
     assert pending_changes(root) == {"images": (0, 0), "texts": (0, 0)}
     with open_index(root, encodes=False) as index:
         assert index.images.entry.count == 5
@@ -88,16 +79,16 @@ def test_changes_during_a_compaction_are_carried_over(
     assert report.counts == {"images": 7, "texts": 2}
     # Rows i, j, b, g, i of images are new, and b, g, i, c, h, j are gone; of texts u is new.
     assert report.carried == 5 + 6 + 1
-    assert held(root).keys() == {"b", "d", "e", "f", "g", "i"}
+    assert contents(root).keys() == {"b", "d", "e", "f", "g", "i"}
     again = made_up(["b", "g", "i"], seed=5)
-    assert [held(root)[item_id] for item_id in "bgi"] == again.embeddings.tolist()
-    assert held(root, "texts").keys() == {"s", "t", "u"}
+    assert [contents(root)[item_id][1] for item_id in "bgi"] == again.embeddings.tolist()
+    assert contents(root, "texts").keys() == {"s", "t", "u"}
     assert pending_changes(root) == {"images": (3, 4), "texts": (1, 0)}
     writer.add("images", made_up(["k"]), "error")  # the rows go on
     monkeypatch.undo()
-    before = held(root)
+    before = contents(root)
     assert compact_index(root).generation == 3
-    assert held(root) == before
+    assert contents(root) == before
 
 
 def test_nothing_is_lost_while_others_change_the_index(
@@ -128,7 +119,7 @@ def test_nothing_is_lost_while_others_change_the_index(
     done.set()
     thread.join()
     assert faults == []
-    assert held(root).keys() == expected
+    assert contents(root).keys() == expected
     verify_index(root)
 
 
@@ -253,7 +244,7 @@ def test_a_kill_leaves_the_old_generation_or_the_new_one_whole(
 ) -> None:
     writer.add("images", made_up(["g"]), "error")
     writer.delete("images", ["a"])
-    before = held(root)
+    before = contents(root)
     child = os.fork()
     if child == 0:
 
@@ -280,31 +271,14 @@ def test_a_kill_leaves_the_old_generation_or_the_new_one_whole(
     _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL
     assert live_generation(root) == (2 if place == "drop" else 1)
-    assert held(root) == before
+    assert contents(root) == before
     writer.add("images", made_up(["h"]), "error")
     report = compact_index(root, keep=0)
     # What was not live when the process died is gone, and its number is free.
     assert report.generation == (3 if place == "drop" else 2)
     assert published_generations(root) == [report.generation]
-    assert held(root).keys() == before.keys() | {"h"}
+    assert contents(root).keys() == before.keys() | {"h"}
     verify_index(root)
-
-
-def test_a_new_generation_of_the_same_rows_keeps_the_changes(
-    root: Path, writer: ChangesWriter, made_up: MakeItems, write_made_up: Callable[..., int]
-) -> None:
-    """As tuning makes one; what was added while it worked is there too."""
-    writer.add("images", made_up(["g"], n=[7]), "error")
-    writer.delete("images", ["b"])
-    before = held(root)
-    images, texts = made_up(list("abcdef"), n=[1, 2, 3, 4, 5, 6]), made_up(["s", "t"])
-    going_live = with_changes_of(root, 1)
-    write_made_up(root, images=images, texts=texts, going_live=going_live)
-    assert live_generation(root) == 2
-    assert held(root) == before
-    assert pending_changes(root) == {"images": (1, 1), "texts": (0, 0)}
-    writer.add("images", made_up(["b"], seed=2), "error")
-    assert np.allclose(held(root)["b"], made_up(["b"], seed=2).embeddings[0])
 
 
 def test_changes_that_a_build_did_not_take_over_are_counted_when_they_go(

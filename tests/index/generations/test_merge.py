@@ -26,6 +26,7 @@ from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import IndexMismatchError, IndexNotReadyError, InputError
 from aladin_network.types import NullProgress
+from tests.index.written import contents
 
 MakeItems = Callable[..., ItemBatch]
 SETTINGS = BuildSettings(shard_items=6, batch_size=3, token_dtype="int8")
@@ -39,21 +40,6 @@ def files(index: Path) -> dict[str, bytes]:
         for path in folder.rglob("*")
         if path.is_file() and "manifest" not in path.name
     }
-
-
-def contents(index: Path, target: Any) -> dict[str, tuple[Any, ...]]:
-    """All live items of an index by rows: what was said of each, embedding and tokens."""
-    with open_index(index) as opened:
-        collection = opened.collection(target)
-        rows = dict(collection.items.ids())
-        return {
-            item_id: (
-                collection.items.by_rows([row])[0]._replace(row=0),
-                collection.embedding(row).tolist(),
-                collection.tokens(row).tolist(),
-            )
-            for item_id, row in sorted(rows.items(), key=lambda entry: entry[1])
-        }
 
 
 def test_the_parts_of_a_source_make_the_whole(

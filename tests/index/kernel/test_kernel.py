@@ -83,20 +83,6 @@ def test_scores_are_those_of_the_stored_tokens(
         np.testing.assert_allclose(scores, expected, atol=2e-5 * summed, rtol=1e-5)
 
 
-def test_a_case_worked_by_hand(kernel: Kernel) -> None:
-    # Item 0: (1, 0) and (0.5, -1). Item 1: (0, 1). The second word is (1, 1).
-    tokens = np.float32([[1, 0], [0.5, -1], [0, 1]])
-    store = TokenStore.from_arrays(
-        TokenCodec("float16", 2), PackedTokens(tokens.astype(np.float16)), [2, 1]
-    )
-    query = np.float32([[0, -2], [1, 1]])
-    for path in PATHS:
-        # Best of item 0: 2 and 1; best of item 1: -2 and 1.
-        assert score(kernel, store, query, False, path).tolist() == [3, -1]
-        # As words: item 0's best of the query are 1 and 2, item 1's is 1.
-        assert score(kernel, store, query, True, path).tolist() == [3, 1]
-
-
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("dim", [4, 128, 516, 1024])
 def test_the_largest_sums_do_not_overflow(kernel: Kernel, dim: int, path: int) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ import pytest
 
 from aladin_index.building.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.history import pending_changes
@@ -112,16 +114,22 @@ def test_files_are_shared_or_copied_and_the_old_generation_stays(
     assert verify_index(index_copy).generations == [1, 2]
 
 
-def test_pending_changes_go_along(index_copy: Path) -> None:
+def test_pending_changes_go_along(index_copy: Path, made_up: Callable[..., ItemBatch]) -> None:
     model_id = read_model_id(index_copy / "model")
     with closing(ChangesWriter(index_copy, model_id)) as writer:
         writer.delete("images", ["photo 3"])
+        writer.add("images", made_up(["new"]), "error")
     tune_index(index_copy, OPTIONS)
-    assert pending_changes(index_copy)["images"] == (0, 1)
+    assert pending_changes(index_copy)["images"] == (1, 1)
     with open_index(index_copy) as index:
         assert index.generation == 2
-        assert index.collection("images").items.by_id("photo 3") is None
-        assert index.collection("images").count == 22
+        collection = index.collection("images")
+        assert collection.items.by_id("photo 3") is None
+        added = collection.items.by_id("new")
+        np.testing.assert_array_equal(
+            collection.embedding(added.row), made_up(["new"]).embeddings[0]
+        )
+        assert collection.count == 23
 
 
 def test_an_unreachable_fidelity_warns_and_stores_the_best(index_copy: Path) -> None:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aladin_index.generations.reader import open_index
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline, TimesBySize
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import EngineUnavailableError
-from tests.index.search.conftest import MakeItems
 from tests.index.searching import run_search
 
 TEXT = "the yellow star is left of a white triangle"
@@ -81,23 +76,6 @@ def test_a_deadline_changes_nothing_with_time_enough_or_without_a_second_stage(
     assert (timed.hits, timed.reranked, timed.degraded) == (ask(searcher).hits, True, [])
     for options in ({"rerank": False}, {"target": "texts"}):
         assert ask(searcher, deadline_s=time.monotonic() - 1, **options).degraded == []
-
-
-@pytest.mark.parametrize("rerank", [True, False])
-def test_a_collection_without_tokens_is_answered_by_the_first_stage_and_says_so(
-    tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int], rerank: bool
-) -> None:
-    new = made_up(["a", "b", "c"])
-    bare = replace(new, tokens=new.tokens[:0], lengths=np.zeros(3, dtype=np.int64))
-    write_made_up(tmp_path / "index", images=bare, texts=made_up(["text 4"]))
-    with open_index(tmp_path / "index") as index:
-        searcher = TwoStageSearcher(index)
-        result = ask(searcher, rerank=rerank, explain=True)
-        cosines = new.embeddings @ searcher.stored_query("text 4").encoding.embedding[0]
-    assert (result.reranked, result.fusion) == (False, None)
-    assert result.degraded == (["rerank"] if rerank else [])
-    assert [hit.id for hit in result.hits] == ["abc"[n] for n in np.argsort(-cosines)]
-    assert all(hit.stages.align is None and hit.per_word is None for hit in result.hits)
 
 
 class Clock:

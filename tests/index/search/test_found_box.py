@@ -92,6 +92,14 @@ MANY = unit(np.random.default_rng(0), 81, 16)
 @pytest.mark.parametrize(
     ("box", "own", "cosines", "boxes", "expected"),
     [
+        # Without a better place, it stays.
+        (
+            (0.4, 0.4, 0.6, 0.6),
+            grid(3, 3)[[4]],
+            np.ones((1, 1, 9), dtype=np.float32),
+            grid(3, 3),
+            (0.4, 0.4, 0.6, 0.6),
+        ),
         # Of many regions some are compared.
         ((0.0, 0.0, 1.0, 1.0), grid(9, 9), (MANY @ MANY.T)[None], grid(9, 9), (0, 0, 1, 1)),
         # Regions without an area do no harm.
@@ -103,7 +111,7 @@ MANY = unit(np.random.default_rng(0), 81, 16)
             pytest.approx((0.5, 0.5, 0.7, 0.7), abs=0.07),
         ),
     ],
-    ids=["many", "without area"],
+    ids=["stays", "many", "without area"],
 )
 def test_boxes_are_found_by_hand(
     box: Box, own: NDArray[np.float64], cosines: Any, boxes: NDArray[np.float64], expected: Any

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import threading
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.errors import NoSuchTargetError, UnknownItemError
+from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.scores import matching_scores
 from tests.index.searching import run_search
 from tests.tensors import encode_photos, encode_texts
@@ -124,19 +122,6 @@ def test_an_item_asks_with_what_is_stored_of_it(searcher: TwoStageSearcher, scor
     assert searcher.find_item("text 3")[0].image_id == "photo 1"
     with pytest.raises(UnknownItemError, match="'photo 99' among the images and texts"):
         searcher.stored_query("photo 99")
-
-
-def test_a_collection_that_is_not_there_is_named(
-    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem], scores: Scores
-) -> None:
-    build_index(tiny_checkpoint, tmp_path / "index", None, texts)
-    with open_index(tmp_path / "index") as index:
-        searcher = TwoStageSearcher(index)
-        assert len(run_search(searcher, scores.images.item(0), "image", "texts", k=3).hits) == 3
-        with pytest.raises(NoSuchTargetError, match="no images, only texts"):
-            run_search(searcher, scores.query, "text", "images", k=3)
-        with pytest.raises(UnknownItemError):
-            searcher.stored_query("photo 1")
 
 
 def test_threads_get_the_answers_that_one_gets(searcher: TwoStageSearcher, scores: Scores) -> None:
