@@ -13,19 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from aladin_index.format.layout import generation_folder
-from aladin_service.cli import app
+from tests.service.commands.conftest import aladin
 
 CLUSTER = Path(__file__).parents[2] / "docs" / "cluster"
 SLURM_BUILD, SLURM_MERGE = CLUSTER / "slurm-array.sh", CLUSTER / "slurm-merge.sh"
 PARTS = 2
-
-
-def run_aladin(*words: object) -> None:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 0, result.stderr
 
 
 @pytest.fixture
@@ -72,12 +66,11 @@ def whole(
 ) -> dict[str, bytes]:
     """The files of an index of them that is built in one piece."""
     out = tmp_path_factory.mktemp("whole") / "index"
-    run_aladin("index", "build", "--model", tiny_checkpoint, "--images", photos, "--out", out)
+    aladin("index", "build", "--model", tiny_checkpoint, "--images", photos, "--out", out)
     return files(out)
 
 
 def files(index: Path) -> dict[str, bytes]:
-    """All files of the first generation of an index but its manifest."""
     folder = generation_folder(index, 1)
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -103,8 +96,8 @@ def test_the_slurm_scripts_build_the_parts_and_merge_them(
             SLURM_ARRAY_TASK_COUNT=PARTS,
             SLURM_CPUS_PER_TASK=1,
         )
-        run_aladin(*words)
-    run_aladin(*said_to_aladin(["bash", str(SLURM_MERGE)], INDEX=index, PARTS=PARTS))
+        aladin(*words)
+    aladin(*said_to_aladin(["bash", str(SLURM_MERGE)], INDEX=index, PARTS=PARTS))
     assert files(index) == whole
 
 
@@ -115,25 +108,3 @@ def test_the_slurm_scripts_say_what_is_missing(script: Path) -> None:
     )
     assert done.returncode != 0
     assert re.search("MODEL: the checkpoint|INDEX: the folder", done.stderr)
-
-
-def test_the_slurm_scripts_ask_for_what_they_use() -> None:
-    directives = {
-        script: dict(
-            line.removeprefix("#SBATCH --").partition("=")[::2]
-            for line in script.read_text(encoding="utf-8").splitlines()
-            if line.startswith("#SBATCH ")
-        )
-        for script in (SLURM_BUILD, SLURM_MERGE)
-    }
-    known = {"job-name", "array", "cpus-per-task", "mem", "time", "requeue", "output"}
-    assert all(names.keys() <= known for names in directives.values())
-    # Parts are counted from 1 without a gap, and the header says how many there are.
-    first, last = directives[SLURM_BUILD]["array"].split("-")
-    assert first == "1"
-    assert f"PARTS={last} sbatch" in SLURM_BUILD.read_text(encoding="utf-8")
-    assert "array" not in directives[SLURM_MERGE]
-    # Slurm stops reading at the first command.
-    for script, names in directives.items():
-        before, _, _ = script.read_text(encoding="utf-8").partition("\nset -euo pipefail")
-        assert before.count("\n#SBATCH ") == len(names)

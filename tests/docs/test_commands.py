@@ -141,7 +141,6 @@ def in_bash(script: str, folder: Path) -> Iterator[list[str]]:
 
 
 def commands_of(document: str, folder: Path) -> list[Said]:
-    """The commands of a document's blocks, and of code in its prose and tables."""
     text = read(document)
     blocks = re.findall(r"^ *```bash\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
     script = "\n".join(blocks).replace(".venv/bin/", "")
@@ -222,7 +221,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
-    """The commands of all documents, with the words that stand for others replaced."""
     folder = tmp_path_factory.mktemp("said")
     (folder / "docker").mkdir()
     commands = [each for document in RUN_FROM for each in commands_of(document, folder)]

@@ -60,7 +60,6 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def tree_of(name: str) -> str:
-    """Return the folders that a document lists."""
     (tree,) = re.findall(rf"## {TREES[name]}\n[^#]*?```\n(.*?)```", read(name), re.DOTALL)
     return tree
 

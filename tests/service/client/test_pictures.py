@@ -17,7 +17,6 @@ from aladin_service.client.additions import NewItem, NewPhoto, NewText, add_many
 from aladin_service.client.pictures import (
     base64_chunks,
     can_be_sent_again,
-    json_list_chunks,
     open_picture,
     picture_bytes,
 )
@@ -84,24 +83,7 @@ def test_each_kind_of_source_gives_the_same_bytes_again_and_again(tmp_path: Path
     assert picture_bytes(Pipe(b"")) is None  # pyright: ignore[reportArgumentType]
 
 
-def test_a_json_list_is_written_in_pieces() -> None:
-    entries = [
-        ({"id": 'ü"1'}, {"image": b"one", "regions": b"two"}),
-        ({"id": "2", "metadata": {}}, {}),
-        ({"id": "3"}, {"image": b""}),
-    ]
-    written = json.loads(b"".join(json_list_chunks("items", entries)))
-    assert written == {
-        "items": [
-            {"id": 'ü"1', "image": "b25l", "regions": "dHdv"},
-            {"id": "2", "metadata": {}},
-            {"id": "3", "image": ""},
-        ]
-    }
-
-
 def sent(items: list[NewItem], max_items: int, max_bytes: int) -> list[tuple[str, list[str]]]:
-    """The paths of the requests, and the ids in each."""
     found: list[tuple[str, list[str]]] = []
     for call in add_many(items, max_items=max_items, max_bytes=max_bytes):
         with call.body() as body:

@@ -13,8 +13,6 @@ POLICY = RetryPolicy(attempts=6, total_s=100.0, first_wait_s=0.1, max_wait_s=1.0
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
-
     now_s = 50.0
 
     def __call__(self) -> float:

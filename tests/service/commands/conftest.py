@@ -26,7 +26,6 @@ def aladin(*words: object, code: int = 0) -> Result:
 
 
 def aladin_json(*words: object) -> Any:
-    """What a command line prints as JSON."""
     return json.loads(aladin(*words, "--json").stdout)
 
 
@@ -50,13 +49,11 @@ def made_up_data(folder: Path, splits: Sequence[str], lengths: Sequence[int]) ->
 
 @pytest.fixture
 def index(index_folder: Path, tmp_path: Path) -> Path:
-    """A copy of `index_folder`, to be changed."""
     return Path(shutil.copytree(index_folder, tmp_path / "index"))
 
 
 @pytest.fixture
 def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    """A copy of `tiny_checkpoint`, to be changed."""
     return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
 
 

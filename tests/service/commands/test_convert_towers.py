@@ -32,7 +32,6 @@ VISION = {"hidden_size": 12, "patch_size": 8, **LAYERS}
 
 
 def letters() -> Siglip2Tokenizer:
-    """SigLIP 2's tokenizer, with letters for a vocabulary."""
     special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "▁"]
     vocabulary = {token: number for number, token in enumerate([*special, *ascii_lowercase])}
     return Siglip2Tokenizer(
@@ -75,7 +74,6 @@ def naflex(tmp_path: Path) -> PreTrainedModel:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> list[Path]:
-    """Photos of several shapes in a folder."""
     rng = np.random.default_rng(1)
     folder = tmp_path / "photos"
     folder.mkdir()
@@ -87,7 +85,6 @@ def photos(tmp_path: Path) -> list[Path]:
 
 
 def own_similarity(model: PreTrainedModel, photos: list[Path], text: str) -> list[float]:
-    """Return what the transformers library itself says of each photo and a text."""
     processor = Siglip2ImageProcessorPil(patch_size=8, max_num_patches=24)
     pictures = [Image.open(file).convert("RGB") for file in photos]
     with torch.inference_mode():

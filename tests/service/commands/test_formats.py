@@ -43,7 +43,6 @@ def write_tars(folder: Path, lines: list[dict[str, Any]], photos: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def formats(data_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The photos and captions of `data_file` in other formats."""
     import pyarrow
     from pyarrow.parquet import write_table
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -16,16 +14,10 @@ from pydantic import Field
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from aladin_index.measure.curve import DEFAULT_NUMBERS
 from aladin_service.cli import app
-from aladin_service.commands.evaluate import evaluate
 from aladin_service.commands.flags import Flags, with_flags
 from aladin_service.commands.help_style import CommandApp
 from aladin_service.commands.options import parse_bytes
-from aladin_service.commands.train import mine
-from aladin_training.config.defaults import Lists
-from aladin_training.config.recipe import DataConfig
-from aladin_training.mining.miner import MEMORY_BUDGET_BYTES, mine_file
 
 
 def run(*words: str, **variables: str) -> Result:
@@ -34,7 +26,6 @@ def run(*words: str, **variables: str) -> Result:
 
 
 def every_command(command: Any, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], bool]]:
-    """The words of every command and group, and whether it is a group."""
     within = getattr(command, "commands", {})
     found = [(words, bool(within))]
     for name, each in within.items():
@@ -58,42 +49,20 @@ def test_the_help_of_every_command_is_plain_and_says_what_goes_in_and_comes_out(
             assert "In: " in text and "Out: " in text, words
 
 
-def test_arguments_defaults_and_ranges_are_named_as_they_are() -> None:
-    usages = {words: run(*words, "--help").stdout.splitlines()[0] for words in (("search",),)}
-    assert usages["search",] == "Usage: aladin search [OPTIONS] [INDEX] [TEXT]"
-    shown = run("help", "index", "info").stdout
-    assert shown == run("index", "info", "--help").stdout
-    assert shown.splitlines()[0] == "Usage: aladin index info [OPTIONS] INDEX"
-    assert run("help").stdout == run("--help").stdout
-    text = " ".join(run("serve", "--help").stdout.split())
-    assert "--port N" in text and "[default: 8000; 0 to 65535]" in text
-
-
 def test_the_version_is_that_of_the_distribution_and_a_shell_completes_commands() -> None:
     done = run("--version")
     assert (done.exit_code, done.stdout) == (0, f"aladin {version('aladin-search')}\n")
     assert "--install-completion" in run("--help").stdout
     variables = {"_ALADIN_COMPLETE": "complete_bash", "COMP_WORDS": "aladin ind", "COMP_CWORD": "1"}
     assert run(**variables).stdout.split() == ["index"]
-
-
-def test_defaults_of_options_are_those_of_the_libraries() -> None:
-    def defaults(function: Any) -> dict[str, Any]:
-        return {name: each.default for name, each in inspect.signature(function).parameters.items()}
-
-    options, library = defaults(mine), defaults(mine_file)
-    assert Lists() == (options["score"], options["texts"], options["images"])
-    assert options["memory_mb"] * 2**20 == MEMORY_BUDGET_BYTES == library["memory_budget_bytes"]
-    assert options["cache"] == Path(DataConfig(source="captions.jsonl").cache)
-    numbers = inspect.signature(evaluate, eval_str=True).parameters["curve_candidates"].annotation
-    shown = ",".join(map(str, DEFAULT_NUMBERS))
-    assert numbers.__metadata__[0].help.endswith(f"[default: {shown}]")
+    shown = run("help", "index", "info").stdout
+    assert shown == run("index", "info", "--help").stdout
+    assert shown.splitlines()[0] == "Usage: aladin index info [OPTIONS] INDEX"
+    assert run("help").stdout == run("--help").stdout
 
 
 @dataclass
 class Settings:
-    """Settings of a made-up command."""
-
     size: Annotated[int, Ge(2)] | None = None
     share: Annotated[Annotated[float, Le(1)] | None, Field(description="A share.")] = 0.5
 

@@ -34,7 +34,6 @@ FOREIGN = {"tar": "--sort"}
 
 
 def options_of(command: str) -> set[str]:
-    """The options of one of our commands, as they are written."""
     found: Any = typer.main.get_command(app)
     for word in command.split():
         found = found.commands[word]

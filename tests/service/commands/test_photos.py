@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import socket
 from collections.abc import Callable
@@ -57,7 +56,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
 
 @pytest.fixture
 def start(photos: Path, tiny_checkpoint: Path, libraries: Path) -> list[object]:
-    """Words that open the library of a folder of a photo."""
     del libraries
     return ["photos", photos, "--model", tiny_checkpoint, "--no-browser"]
 
@@ -203,34 +201,6 @@ def test_a_port_that_is_taken_is_an_error_only_if_it_was_asked_for(
         monkeypatch.setattr("aladin_service.http.server._PORTS_TRIED", 1)
         with pytest.raises(ConfigError, match=rf"the ports {port} to {port} are in use"):
             check_address("127.0.0.1", None)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "message"),
-    [
-        (
-            {"converted_from": {"vision": "dino", "text": "bert"}, "seed": 0},
-            "the towers of this model were never trained together",
-        ),
-        (
-            {"name": "demo", "data": {"source": "aladin-demo/data/captions.jsonl"}},
-            "trained on the drawn scenes of `aladin demo` alone",
-        ),
-    ],
-)
-def test_a_model_that_knows_nothing_of_photos_is_refused(
-    recipe: dict[str, Any],
-    message: str,
-    libraries: Path,
-    photos: Path,
-    opened: Opened,
-    checkpoint: Path,
-) -> None:
-    config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
-    config["provenance"] |= {"recipe": json.dumps(recipe), "stage": "convert"}
-    (checkpoint / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert message in aladin("photos", photos, "--model", checkpoint, code=2).stderr
-    assert not libraries.exists() and opened == []
 
 
 DAMAGED = SkippedItem("a.jpg", "damaged")

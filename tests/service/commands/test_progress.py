@@ -19,8 +19,6 @@ from aladin_service.commands.progress import (
 
 
 class Clock:
-    """Seconds that pass only when told to."""
-
     def __init__(self) -> None:
         self.now_s = 100.0
 
@@ -29,8 +27,6 @@ class Clock:
 
 
 class Terminal(io.StringIO):
-    """A stderr that says it is a terminal."""
-
     def isatty(self) -> bool:
         return True
 

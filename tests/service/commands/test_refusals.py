@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import socket
@@ -104,6 +105,14 @@ REFUSED = [
     ("index export index --out photos", "already exists"),
     ("prepare new --photos photos --model nomodel", "nomodel"),
     ("prepare new --photos nothing --model tiny", "nothing"),
+    (
+        "prepare new --photos photos --model ./no/such/model",
+        "no/such/model: no such folder",
+    ),
+    (
+        "index build --model ./no/such/model --images photos --out new",
+        "no/such/model: no such folder",
+    ),
     # Indexes that are changed or described.
     ("index info empty", NO_INDEX),
     ("index info index --plot curves.doc", "expected the name of a .png file"),
@@ -195,6 +204,14 @@ REFUSED = [
     ("photos unread", "unread: expected photos here or in a subfolder, found none"),
     ("photos photos --exclude *.png", "expected photos here or in a subfolder, found none"),
     ("photos photos", "the hub cannot be reached"),
+    ("photos photos --model nobody/nothing", "nobody/nothing: the hub cannot be reached"),
+    ("photos photos --model empty", "empty: not a checkpoint, it has no config.json"),
+    ("photos photos --model broken", "broken/model.safetensors"),
+    ("photos photos --model untrained", "the towers of this model were never trained together"),
+    ("photos photos --model drawn", "trained on the drawn scenes of `aladin demo` alone"),
+    ("photos photos --model vision", "expected a dual encoder such as CLIP or SigLIP"),
+    ("photos damaged --model tiny", "no photo to begin with"),
+    ("photos photos --model tiny --no-browser --port TAKEN", "it is in use"),
     ("photos --remove nothing", "nothing"),
     ("key add ci --keys keys.json --rate 0", "--rate: expected a number above 0"),
     ("key add ci --keys keys.json --rate nan", "--rate: expected a number above 0"),
@@ -203,6 +220,11 @@ REFUSED = [
     ("key remove ci --keys keys.json", "cannot read the keys"),
     ("key list --keys keys.json", "cannot read the keys"),
 ]
+# Networks by how they were made.
+KNOW_NOTHING = {
+    "untrained": {"converted_from": {"vision": "dino", "text": "bert"}, "seed": 0},
+    "drawn": {"name": "demo", "data": {"source": "aladin-demo/data/captions.jsonl"}},
+}
 # The folder of every output is tried before the work.
 NOWHERE = [
     "train demo",
@@ -227,15 +249,27 @@ def place(
     root = tmp_path_factory.mktemp("refused") / "work"
     shutil.copytree(data_file.parent, root)
     for folder, name in (
-        *((tiny_checkpoint, "tiny"), (tiny_checkpoint, "project/model")),
+        *((tiny_checkpoint, name) for name in ("tiny", "project/model", "broken", *KNOW_NOTHING)),
         *((index_folder, "index"), (pushed.folder, "engine")),
     ):
         shutil.copytree(folder, root / name)
-    for name in ("photos", "damaged", "unread", "nomodel", "empty", "clip/img_emb"):
+    for name, recipe in KNOW_NOTHING.items():
+        config = json.loads((root / name / "config.json").read_text(encoding="utf-8"))
+        config["provenance"] |= {"recipe": json.dumps(recipe), "stage": "convert"}
+        (root / name / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    for name in ("photos", "damaged", "unread", "nomodel", "empty", "clip/img_emb", "vision"):
         (root / name).mkdir(parents=True)
     make_photo(1).save(root / "photos" / "1.png")
     np.save(root / "clip" / "img_emb" / "img_emb_0.npy", np.ones((3, 512), np.float32))
-    for name in ("damaged/1.png", "unread/a.jxl", "nomodel/readme.txt", "bad.toml", "file"):
+    (root / "vision" / "config.json").write_text('{"model_type": "vit"}', encoding="utf-8")
+    for name in (
+        "broken/model.safetensors",
+        "damaged/1.png",
+        "unread/a.jxl",
+        "nomodel/readme.txt",
+        "bad.toml",
+        "file",
+    ):
         (root / name).write_text("none of these", encoding="utf-8")
     shutil.copyfile(recipes_folder() / "demo.toml", root / "plain.toml")
     write_lines(root / "none.txt", "")
@@ -265,7 +299,6 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch, pushed: EngineWorld) -> I
 
 
 def refusal(line: str, **stands_for: str) -> list[str]:
-    """Run a command line that is refused; return the lines on stderr."""
     words = [stands_for.get(word, word) for word in shlex.split(line)]
     refused = CliRunner().invoke(app, words)
     assert (refused.exit_code, refused.stdout) == (2, ""), refused.output

@@ -81,7 +81,6 @@ def index(
 
 
 def boxes_of(hits: list[dict[str, Any]]) -> list[list[tuple[int, list[float]]]]:
-    """The regions and boxes of the evidence of each hit."""
     return [[(each["region"], each["box"]) for each in hit["evidence"]] for hit in hits]
 
 

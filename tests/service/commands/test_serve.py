@@ -10,17 +10,13 @@ from aladin_service.commands import mcp
 from tests.service.commands.conftest import aladin
 
 
-def test_a_damaged_index_ends_with_one(index: Path) -> None:
-    weights = index / "model" / "model.safetensors"
+def test_a_damaged_index_or_engine_file_ends_with_one(index: Path, tmp_path: Path) -> None:
+    weights, engine = index / "model" / "model.safetensors", tmp_path / "engine.json"
     weights.write_bytes(weights.read_bytes()[:-1])
-    result = aladin("serve", index, "--port", "0", code=1)
-    assert "model.safetensors" in result.stderr.splitlines()[-1]
-
-
-def test_a_damaged_engine_file_ends_with_one(tmp_path: Path) -> None:
-    (tmp_path / "engine.json").write_text("{")
-    result = aladin("serve", tmp_path, "--port", "0", code=1)
-    assert "engine.json" in result.stderr.splitlines()[-1]
+    engine.write_text("{")
+    for place, file in ((index, weights), (tmp_path, engine)):
+        result = aladin("serve", place, "--port", "0", code=1)
+        assert file.name in result.stderr.splitlines()[-1]
 
 
 def test_an_impossible_setting_is_named(

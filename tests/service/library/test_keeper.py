@@ -41,7 +41,6 @@ def kept(
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """A folder of nine photos in two subfolders."""
     for number in range(9):
         folder = tmp_path / "photos" / ("early" if number < 5 else "late")
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,17 +108,6 @@ def test_folders_without_any_photo(tiny_checkpoint: Path, tmp_path: Path) -> Non
         kept(plan(tmp_path, tiny_checkpoint, *folders))
 
 
-def test_a_folder_that_is_not_mounted_loses_nothing(
-    photos: Path, tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    kept(plan(tmp_path, tiny_checkpoint, photos))
-    photos.rename(tmp_path / "unmounted")
-    with pytest.raises(InputError, match="nothing was changed"):
-        kept(plan(tmp_path, None, photos))
-    (tmp_path / "unmounted").rename(photos)
-    assert len(ids(tmp_path)) == 9
-
-
 def test_changes_are_followed_until_the_end(
     photos: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -140,7 +128,6 @@ def test_changes_are_followed_until_the_end(
 
 
 def wait_for(tmp_path: Path, count: int) -> None:
-    """Wait until the index has so many photos."""
     pause = threading.Event()
     for _ in range(600):
         if (tmp_path / "index" / "CURRENT").exists() and len(ids(tmp_path)) == count:

@@ -25,14 +25,11 @@ from aladin_service.library.places import checked_folders, libraries_folder
 
 @pytest.fixture
 def libraries(tmp_path: Path) -> Path:
-    """The folder of all libraries, which does not exist yet."""
     return tmp_path / "libraries"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Callable[[str], Path]:
-    """Makes a folder of photos."""
-
     def make(name: str) -> Path:
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
         return tmp_path / name
@@ -95,7 +92,6 @@ def test_invalid_sets_of_folders_are_refused(
 
 
 def serve(place: Path, ready: Event, end: Event) -> None:
-    """Serve the only library, as another process would."""
     [library], _ = all_libraries(place)
     with library.claimed() as claim:
         claim.announce("http://127.0.0.1:8001")

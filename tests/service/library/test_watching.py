@@ -51,7 +51,6 @@ class Passes:
         self.forgotten += 1
 
     def wait_for(self, *names: str) -> None:
-        """Wait until a pass has seen just these files."""
         with self._condition:
             assert self._condition.wait_for(lambda: self.seen[-1:] == [set(names)], timeout=20)
 
@@ -80,7 +79,6 @@ def passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Passes:
 
 @contextmanager
 def watched(folder: Path, settings: WatchSettings = FAST) -> Generator[FolderWatch]:
-    """Watch a folder in a thread until the end of the block."""
     stop = threading.Event()
     watch = FolderWatch(folder / "index", FolderSettings(folders=[folder]), settings)
     thread = threading.Thread(target=watch.run, args=(stop,))

@@ -39,7 +39,6 @@ Serve = Callable[..., AbstractContextManager[str]]
 
 
 def stdio(*words: str, **variables: str) -> Any:
-    """Start `aladin mcp` as an agent program does."""
     return mcp.StdioServerParameters(
         command=sys.executable,
         args=["-m", "aladin_service", "mcp", *words],
@@ -49,7 +48,6 @@ def stdio(*words: str, **variables: str) -> Any:
 
 @asynccontextmanager
 async def connected(server: Any, mode: str = "auto") -> AsyncGenerator[Any]:
-    """Connect the SDK's client to a server."""
     async with mcp.Client(server, mode=mode, read_timeout_seconds=60) as client:
         yield client
 
@@ -67,12 +65,10 @@ def connect(request: pytest.FixtureRequest, index_folder: Path) -> Connect:
 
 
 def texts(result: Any) -> str:
-    """The texts of a result, as a model reads them."""
     return "\n".join(block.text for block in result.content if block.type == "text")
 
 
 def pictures(result: Any) -> list[Image.Image]:
-    """The pictures of a result, decoded."""
     found: list[Image.Image] = []
     for block in result.content:
         if block.type == "image":
@@ -113,11 +109,8 @@ async def test_an_agent_finds_looks_and_is_told_what_is_wrong(connect: Connect, 
         assert best not in [hit["id"] for hit in similar.structured_content["hits"]]
 
         for name, arguments, message in (
-            ("search", {"query": "a dog", "k": 10**6}, "k: Input should be less than"),
             ("search", {}, "expected exactly one of query, id, got none"),
-            ("search", {"query": "x" * 2001}, "the text has 2001 characters, at most 2000"),
             ("show", {"id": "nobody"}, "no item 'nobody' among the images of this index"),
-            ("search", {"id": "nobody"}, "no item 'nobody' among the images and texts"),
             ("delete_everything", {}, "Unknown tool: delete_everything"),
         ):
             result = await client.call_tool(name, arguments)
@@ -126,7 +119,6 @@ async def test_an_agent_finds_looks_and_is_told_what_is_wrong(connect: Connect, 
 
 @pytest.fixture
 def keys(tmp_path: Path) -> tuple[Path, dict[str, str]]:
-    """A file of keys, and the keys in it."""
     file = tmp_path / "keys.json"
     given = {
         "reader": add_key(file, "reader", scopes=["read"]),
@@ -137,7 +129,6 @@ def keys(tmp_path: Path) -> tuple[Path, dict[str, str]]:
 
 
 def application(index: Path, **settings: Any) -> Any:
-    """The service of an index, in threads."""
     given, metrics = ServiceSettings(**settings), Metrics()
     workers = ThreadWorkers(WorkerPlan(index=index, settings=given).make(), given, metrics)
     return create_app(workers, given, metrics)
@@ -278,7 +269,6 @@ async def test_a_call_whose_client_hangs_up_is_cancelled(version: str) -> None:
 
 
 def blocks(language: str) -> list[str]:
-    """The blocks of code of the guide."""
     guide = Path(__file__).parents[3] / "docs" / "MCP.md"
     pattern = rf"```{language}\n(.*?)```"
     return re.findall(pattern, guide.read_text(encoding="utf-8"), re.DOTALL)

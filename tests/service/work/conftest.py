@@ -17,7 +17,6 @@ from tests.service.work.running import Kind, plan_of, running
 
 @pytest.fixture
 def index(index_folder: Path, tmp_path: Path) -> Path:
-    """An index that a test may change."""
     return Path(shutil.copytree(index_folder, tmp_path / "index"))
 
 

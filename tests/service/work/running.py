@@ -35,7 +35,6 @@ def plan_of(index: Path, **settings: Any) -> WorkerPlan:
 
 @asynccontextmanager
 async def running(plan: WorkerPlan, kind: Kind = "processes") -> AsyncGenerator[Any]:
-    """Start workers, and stop them at the end."""
     workers: Workers = (
         ProcessWorkers(plan, Metrics())
         if kind == "processes"

@@ -32,23 +32,14 @@ _ANSWER = Answered(b"", 1, (), TookMs(decode=0, encode=0, retrieve=0, rerank=0, 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A network on a machine, in seconds.
-
-    Attributes:
-        batch_s: Time of a batch, whatever its size.
-        query_s: Time that each query adds to its batch.
-        http_s: Time of the HTTP process and of the client for an accepted query.
-        refusal_s: The same for a refused one.
-        noise: Standard deviation of the logarithm of a batch's time.
-        workers: Number of workers, and of processors.
-    """
+    """A network on a machine, in seconds: HTTP's time for a query includes that of the client."""
 
     batch_s: float
     query_s: float
     http_s: float = 0.0007
     refusal_s: float = 0.0002
-    noise: float = 0.08
-    workers: int = 2
+    noise: float = 0.08  # standard deviation of the logarithm of a batch's time
+    workers: int = 2  # and processors
 
     def possible_per_s(self) -> float:
         """Return the queries per second with HTTP that leave a query time to wait half a turn."""
@@ -62,13 +53,7 @@ class Machine:
 
 
 class Outcome(NamedTuple):
-    """Requests in the order of their ends.
-
-    Attributes:
-        started_s: (n,) times at which the requests were to be sent.
-        took_s: (n,) times to their answers.
-        accepted: (n,) whether they were answered, not refused.
-    """
+    """Requests in the order of their ends: when they were to be sent, and until the answer."""
 
     started_s: NDArray[np.float64]
     took_s: NDArray[np.float64]
@@ -76,13 +61,10 @@ class Outcome(NamedTuple):
 
     @property
     def per_s(self) -> float:
-        """Accepted requests per second."""
-        return float(
-            self.accepted.sum() / ((self.started_s + self.took_s).max() - self.started_s[0])
-        )
+        seconds = (self.started_s + self.took_s).max() - self.started_s[0]
+        return float(self.accepted.sum() / seconds)
 
     def percentile_s(self, percent: float) -> float:
-        """Return a percentile of the times of accepted requests."""
         return float(np.percentile(self.took_s[self.accepted], percent))
 
 
@@ -108,7 +90,6 @@ class SimulatedService:
         self._ended: list[tuple[float, float, bool]] = []
 
     def run(self, *loads: Load) -> list[Outcome]:
-        """Serve one load after another; called once."""
         loop = asyncio.SelectorEventLoop(_Skip(self))
         # The event loop takes its time from the same function.
         with mock.patch("time.monotonic", lambda: self.now_s):
@@ -178,14 +159,7 @@ class SimulatedService:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """Requests for some time: of clients in a closed loop, or of a Poisson process.
-
-    Attributes:
-        seconds: Duration.
-        clients: Number of clients, each of which waits for its answer, and after a refusal as long
-            as it is told to.
-        rate_per_s: Rate of the Poisson process.
-    """
+    """Requests for some time: of clients that wait as they are told to, or a Poisson process."""
 
     seconds: float
     clients: int = 0

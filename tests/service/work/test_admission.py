@@ -50,7 +50,6 @@ def test_a_machine_that_slows_down_answers_fewer_as_soon() -> None:
 
 
 def observed(*batches: tuple[int, float], alone: bool = False) -> BatchTimes:
-    """Return what is learnt from batches of (size, seconds)."""
     times = BatchTimes()
     for size, seconds in batches:
         times.observe(size, seconds, alone=alone, cached=False)

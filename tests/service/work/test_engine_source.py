@@ -35,7 +35,6 @@ _LONG_S = 20.0
 
 @pytest.fixture
 def live(world: EngineWorld) -> Iterator[LiveIndex]:
-    """Follows it."""
     with closing(world.live_index()) as live:
         yield live
 

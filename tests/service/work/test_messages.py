@@ -17,14 +17,12 @@ from aladin_service.work.messages import Done, Unwanted, Wire, pack, read_messag
 
 @pytest.fixture
 def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Both ends of a connection."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield ours, theirs
 
 
 async def read_all(connected: socket.socket) -> list[Any]:
-    """Read on the service's side until the other end is gone."""
     reader, writer = await asyncio.open_unix_connection(sock=connected)
     messages: list[Any] = []
     try:

@@ -118,7 +118,6 @@ decode()
 
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end."""
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True)
 

@@ -38,7 +38,6 @@ class Bench:
         self.clock = clock
 
     async def ask(self, *queries: Query | str) -> list[Task[Answered]]:
-        """Queue queries in their order."""
         tasks = [asyncio.create_task(self.queue.answer(search_job(query))) for query in queries]
         for task in tasks:  # not all tests look at each answer
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -84,19 +83,16 @@ class Bench:
 
 @pytest.fixture
 def bench(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Makes a queue with settings."""
     monkeypatch.setattr("aladin_service.work.queues.time.monotonic", clock.monotonic)
     return lambda **settings: Bench(clock, **settings)
 
 
 async def settled(tasks: list[Task[Answered]]) -> list[bytes | type[BaseException]]:
-    """Return each answer's body, or the class of its error."""
     results = await asyncio.gather(*tasks, return_exceptions=True)
     return [result.body if isinstance(result, Answered) else type(result) for result in results]
 
 
 async def turn() -> None:
-    """Let everything that can go on now go on."""
     for _ in range(5):
         await asyncio.sleep(0)
 

@@ -50,7 +50,6 @@ def make_worker(index: Path, **settings: Any) -> Worker:
 
 @pytest.fixture(scope="module")
 def worker(index_folder: Path) -> Iterator[Worker]:
-    """A worker that remembers nothing."""
     with closing(make_worker(index_folder, query_cache_bytes=0)) as worker:
         yield worker
 
@@ -74,7 +73,6 @@ def hits(result: Answered | Exception) -> list[dict[str, Any]]:
 
 
 def assert_same(actual: Answered | Exception, expected: Answered | Exception) -> None:
-    """Compare hits: the same items in the same order, scores to 1e-4."""
     for ours, theirs in zip(hits(actual), hits(expected), strict=True):
         assert ours["id"] == theirs["id"]
         assert ours["score"] == pytest.approx(theirs["score"], abs=1e-4)

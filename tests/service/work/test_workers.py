@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,8 +20,8 @@ import aladin_service.work.workers as thread_module
 from aladin_index.format.layout import CURRENT
 from aladin_index.generations.compact import compact_index
 from aladin_network.errors import (
+    ImageError,
     IndexNotReadyError,
-    InputError,
     OverloadedError,
     ShuttingDownError,
     TextTooLongError,
@@ -39,7 +41,6 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(params=["thread_workers", "process_workers"])
 def workers(request: pytest.FixtureRequest) -> Any:
-    """Both kinds of workers, which a test leaves ready."""
     return request.getfixturevalue(request.param)
 
 
@@ -124,6 +125,13 @@ async def test_what_is_added_or_published_is_found_by_the_next_search_until_all_
         assert (health.ready, health.generation) == (True, 2)
         assert "no number" in (health.refused or "")
         assert (await workers.search(texts[0])).generation == 2
+        if kind == "processes":
+            # One that is started now cannot open what is live: it begins with what the other has.
+            os.kill(next(iter(health.pids.values())), signal.SIGKILL)
+            await until(lambda: not workers.health().ready)
+            await until(lambda: workers.health().ready)
+            found = await asyncio.gather(*map(workers.search, texts))
+            assert {answer.generation for answer in found} == {2}
         await workers.stop()
         for refused in (workers.search(texts[0]), workers.call(added("late"))):
             with pytest.raises(ShuttingDownError):
@@ -236,12 +244,16 @@ class Photo:
 
 @dataclass(frozen=True)
 class Refuse(Job[None]):
-    """Fails as foreseen."""
+    """Finds a photo damaged."""
 
     photo: Photo
 
     def run(self, worker: Worker) -> None:  # noqa: ARG002
-        raise InputError("damaged")
+        pixels = self.photo  # as a decoder's frame would
+        try:
+            raise ZeroDivisionError(id(pixels))
+        except ZeroDivisionError as error:
+            raise ImageError("upload", "damaged") from error
 
 
 async def test_a_refused_photo_is_gone_with_its_refusal(thread_workers: ThreadWorkers) -> None:
@@ -250,7 +262,7 @@ async def test_a_refused_photo_is_gone_with_its_refusal(thread_workers: ThreadWo
         photo = Photo()
         gone, job = weakref.ref(photo), Refuse(photo)
         del photo
-        with pytest.raises(InputError, match="damaged"):
+        with pytest.raises(ImageError, match="damaged"):
             await thread_workers.call(job)
         del job
         await until(lambda: gone() is None)

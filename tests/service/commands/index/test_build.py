@@ -35,7 +35,6 @@ def ids(index: Path, target: Target = "images") -> list[str]:
 
 @pytest.fixture
 def source(tiny_checkpoint: Path, data_file: Path, tmp_path: Path) -> list[object]:
-    """Words of a build of all photos."""
     return ["--model", tiny_checkpoint, "--images", data_file, "--out", tmp_path / "out"]
 
 

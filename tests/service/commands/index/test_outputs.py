@@ -31,7 +31,6 @@ def makers(
 
 
 def stopped(*_: object, **__: object) -> None:
-    """Stand in for a user who presses Ctrl-C."""
     raise KeyboardInterrupt
 
 

@@ -56,7 +56,6 @@ class Source:
 
 
 def write_encodings(folder: Path, photos: list[str]) -> None:
-    """Write what clip-retrieval leaves of two photos."""
     import pyarrow
     from pyarrow.parquet import write_table
 
@@ -80,16 +79,20 @@ def make(data_file: Path, tmp_path: Path) -> Callable[[str], Source]:
 
 
 async def shown(client: httpx.AsyncClient, *ids: str) -> list[int]:
-    """Statuses of the answers to requests for photos."""
     return [(await client.get(f"/v1/images/{each}")).status_code for each in ids]
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_root_keeps_other_peoples_pictures_out(
-    way: str, make: Callable[[str], Source], tiny_checkpoint: Path, service: Service, tmp_path: Path
+async def test_a_root_keeps_other_peoples_pictures_out_and_without_one_they_are_warned_of(
+    way: str,
+    make: Callable[[str], Source],
+    tiny_checkpoint: Path,
+    service: Service,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    source, index = make(way), tmp_path / "index"
-    result = source.build(tiny_checkpoint, index, "--photos-root", tmp_path / "set")
+    source, index, root = make(way), tmp_path / "index", tmp_path / "set"
+    result = source.build(tiny_checkpoint, index, "--photos-root", root)
     assert result.stdout.splitlines()[-1].endswith("generation 1, 1 images, 1 skipped")
     reason = "the photo's file lies outside of the folder to which photos are restricted"
     assert f"skipped stolen.png: {reason}\n" in result.stderr
@@ -100,24 +103,12 @@ async def test_a_root_keeps_other_peoples_pictures_out(
     said = source.build(tiny_checkpoint, tmp_path / "none", *none, code=2).stderr
     assert "expected at least one item, got none; 2 skipped" in said
 
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_without_a_root_they_are_warned_of_and_shown_unless_the_service_has_one(
-    way: str,
-    make: Callable[[str], Source],
-    tiny_checkpoint: Path,
-    service: Service,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    index = tmp_path / "index"
-    result = make(way).build(tiny_checkpoint, index)
-    assert "generation 1, 2 images\n" in result.stdout
-    warning = f"warning: photos outside of {tmp_path / 'set'}: 1 (1 {WAYS[way]}): "
-    assert warning in result.stderr
+    result = source.build(tiny_checkpoint, index, "--replace")
+    assert "generation 2, 2 images\n" in result.stdout
+    assert f"warning: photos outside of {root}: 1 (1 {WAYS[way]}): " in result.stderr
     async with service(index=index) as client:
         assert await shown(client, "stolen.png") == [200]
-    async with service(index=index, photos_root=tmp_path / "set") as client:
+    async with service(index=index, photos_root=root) as client:
         with caplog.at_level(logging.WARNING, "aladin_service.photos"):
             answer = await client.get("/v1/images/stolen.png")
         assert answer.status_code == 404 and str(tmp_path) not in answer.text

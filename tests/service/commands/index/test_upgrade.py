@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 from aladin_network.checkpoint_files import read_model_id
-from aladin_service.cli import app
-
-
-def run(*words: object, code: int = 0) -> tuple[str, str]:
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code == code, done.output
-    return done.stdout, done.stderr
+from tests.service.commands.conftest import aladin, aladin_json
 
 
 def model_of(index: Path) -> str:
-    return json.loads(run("index", "info", index, "--json")[0])["model"]["id"]
+    return aladin_json("index", "info", index)["model"]["id"]
 
 
 def test_an_upgrade_and_its_rollback_change_the_model(
     index_folder: Path, new_checkpoint: Path, tmp_path: Path
 ) -> None:
     index = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    run("index", "tune", index, "--fidelity", 0.5, "--num-queries", 4)
+    aladin("index", "tune", index, "--fidelity", 0.5, "--num-queries", 4)
     old = model_of(index)
-    says, _ = run("index", "upgrade", index, "--model", new_checkpoint)
+    says = aladin("index", "upgrade", index, "--model", new_checkpoint).stdout
     assert says == (
         f"{index}: generation 3, 6 images, 12 texts, of the new model\n"
         "  settings kept: first stage, form of tokens, fields for filters, candidates\n"
         f"  was fitted to the old model, to be fitted anew: aladin index tune {index}\n"
     )
     assert model_of(index) == read_model_id(new_checkpoint)
-    says, _ = run("index", "upgrade", index, "--model", new_checkpoint)
+    says = aladin("index", "upgrade", index, "--model", new_checkpoint).stdout
     assert says == f"{index}: generation 3, 6 images, 12 texts, is of this model already\n"
-    run("index", "rollback", index)
+    aladin("index", "rollback", index)
     assert model_of(index) == old
 
 
@@ -47,17 +38,16 @@ def test_items_without_a_source_are_named_and_refused(
     index, photos = tmp_path / "index", tmp_path / "photos"
     shutil.copytree(data_file.parent, photos)
     model = index_folder / "model"
-    run("index", "build", "--model", model, "--images", photos / data_file.name, "--out", index)
+    aladin("index", "build", "--model", model, "--images", photos / data_file.name, "--out", index)
     gone = photos / "photo-1.png"
     gone.unlink()
-    _, said = run("index", "upgrade", index, "--model", new_checkpoint, code=2)
+    said = aladin("index", "upgrade", index, "--model", new_checkpoint, code=2).stderr
     named = [line for line in said.splitlines() if line.startswith("skipped ")]
     assert len(named) == 1
     assert named[0].endswith(": the file of its photo is gone")
     assert "1 of 6 items have no source that the new model could encode" in said
     assert model_of(index) == read_model_id(model)
-    says, said = run(
-        "index", "upgrade", index, "--model", new_checkpoint, "--skip-missing", "--batch-size", 4
-    )
-    assert says.startswith(f"{index}: generation 2, 5 images, 1 skipped, of the new model\n")
-    assert named[0] in said.splitlines()
+    upgrade = ["index", "upgrade", index, "--model", new_checkpoint, "--skip-missing"]
+    done = aladin(*upgrade, "--batch-size", 4)
+    assert done.stdout.startswith(f"{index}: generation 2, 5 images, 1 skipped, of the new model\n")
+    assert named[0] in done.stderr.splitlines()
