@@ -31,24 +31,11 @@ from typer.testing import CliRunner
 
 from aladin_service.cli import app
 from tests.conftest import CAPTIONS, tiny_model
-from tests.docs.test_documents import ROOT, read
+from tests.docs.test_documents import DOCUMENTS, ROOT, read
 from tests.dual_encoders import save_dual_encoder
 
-RUN_FROM = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "docs/CLUSTER.md",
-    "docs/DATA.md",
-    "docs/INDEX.md",
-    "docs/MCP.md",
-    "docs/PHOTOS.md",
-    "docs/PYTHON.md",
-    "docs/SEARCH.md",
-    "service/SERVING.md",
-    "training/BACKBONES.md",
-    "training/FLICKR8K.md",
-    "training/PAPERS.md",
-]
+RESULTS = {"benchmarks/RESULTS.md", "docs/SCALE.md", "docs/INTEGRATIONS.md"}
+RUN_FROM = [document for document in DOCUMENTS if document not in RESULTS]
 
 # What a document's word stands for in the folder of `world`; other words are there by their names.
 STANDS_FOR = {
@@ -117,17 +104,11 @@ RECORD = "".join(
 
 
 class Said(NamedTuple):
-    """A command of a document.
-
-    Attributes:
-        document: Its name.
-        words: The command, as a program receives it.
-        is_whole: Whether it stands in a block, to be pasted; prose may name a part of a command.
-    """
+    """A command of a document, as a program receives it."""
 
     document: str
     words: tuple[str, ...]
-    is_whole: bool
+    is_whole: bool  # it stands in a block, to be pasted; prose may name a part of a command
 
 
 def in_bash(script: str, folder: Path) -> Iterator[list[str]]:

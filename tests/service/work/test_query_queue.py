@@ -250,8 +250,7 @@ async def test_batches_and_the_number_that_waits_follow_from_what_batches_cost(b
     assert one.queue.waiting == last
     await one.clear()
 
-
-async def test_no_query_joins_a_batch_that_would_then_be_late(bench: Make) -> None:
+    # No query joins a batch that would then be late.
     one = bench(max_batch=16, max_waiting=64)
     times = await learn_line(one)
     await one.ask(*map(str, range(8)))

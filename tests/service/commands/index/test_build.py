@@ -110,21 +110,6 @@ def test_options_reach_the_workers_of_a_cluster(
     ]
 
 
-def test_parts_that_are_merged_are_the_whole(
-    tiny_checkpoint: Path, data_file: Path, tmp_path: Path
-) -> None:
-    build = ["index", "build", "--model", tiny_checkpoint, "--images", data_file]
-    build += ["--texts", data_file, "--batch-size", 2, "--out"]
-    parts, out, whole = [tmp_path / "1", tmp_path / "2"], tmp_path / "out", tmp_path / "whole"
-    for part in parts:
-        aladin(*build, part, "--part", f"{part.name}/2")
-    merged = aladin("index", "merge", *parts, "--out", out, "--ann", "HNSW4,Flat").stdout
-    built = aladin(*build, whole).stdout
-    assert merged == built.replace(str(whole), str(out)).replace("\n", ", from 2 parts\n")
-    first, second = (aladin_json("search", index, "a red dog")["hits"] for index in (whole, out))
-    assert first == second
-
-
 @pytest.mark.parametrize(
     ("words", "needs_argument", "expected"),
     [
