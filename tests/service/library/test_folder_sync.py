@@ -535,7 +535,7 @@ def test_a_pass_starts_over_if_another_generation_went_live(
     (followed.photos / "a.png").rename(followed.photos / "first.png")
     revise, calls = ChangesWriter.revise, list[int]()
 
-    def compacting(self: ChangesWriter, *args: Any) -> list[str]:
+    def compacting(self: ChangesWriter, *args: Any) -> Any:
         calls.append(1)
         if len(calls) == 2:  # between the moved photo and the new one
             compact_index(followed.index)
@@ -564,7 +564,7 @@ def test_a_pass_that_ends_anywhere_is_continued(
     revise, encode = ChangesWriter.revise, PhotoEncoder.encode
     steps, encoded = 0, 0
 
-    def killed_after_one_step(self: ChangesWriter, *args: Any) -> list[str]:
+    def killed_after_one_step(self: ChangesWriter, *args: Any) -> None:
         nonlocal steps
         steps += 1
         revise(self, *args)
