@@ -145,19 +145,6 @@ def without_times(answer: httpx.Response) -> dict[str, Any]:
     return body
 
 
-def test_all_give_the_same_answers(replicas: list[Replica]) -> None:
-    for text in TEXTS:
-        for options in (
-            {"explain": True},
-            {"filter": {"tags": "odd"}},
-            {"rerank": False, "k": 3, "offset": 2},
-        ):
-            first, *others = [without_times(each.search(text, **options)) for each in replicas]
-            assert first["hits"]
-            assert first["degraded"] == []
-            assert others == [first] * (len(replicas) - 1)
-
-
 def test_what_one_adds_all_find(replicas: list[Replica]) -> None:
     writer, *others = replicas
     item = {"items": [{"id": "shared", "text": "a purple bird", "metadata": {"by": "one"}}]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,11 +16,7 @@ from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
-from aladin_index.settings import BuildSettings
-from aladin_index.upgrade.run import upgrade_index
-from aladin_network.checkpoint_files import read_model_id
 from aladin_service.item_sources import image_items, text_items
-from tests.index.upgrade.conftest import begin_upgrade
 from tests.service.http.conftest import Service, b64, told
 
 pytestmark = pytest.mark.anyio
@@ -199,47 +194,3 @@ async def test_no_request_fails_while_generations_are_swapped(
         last = await client.get("/readyz")
     assert statuses == {200, 201}
     assert last.json()["generation"] == live_generation(index) >= max(generations)
-
-
-async def test_a_damaged_generation_does_not_take_the_place_of_a_sound_one(
-    service: Service, index: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with service(index) as client:
-        assert (await client.get("/readyz")).json()["generation"] == 1
-        shutil.copytree(generation_folder(index, 1), generation_folder(index, 2))
-        (index / "CURRENT").write_text("000002\n")  # its manifest says 1
-        assert [(await search(client))["generation"] for _ in range(3)] == [1, 1, 1]
-    assert sum("cannot open the index" in record.message for record in caplog.records) == 1
-
-
-async def test_the_old_model_answers_until_the_switch_and_after_a_rollback(
-    service: Service, index: Path, new_checkpoint: Path
-) -> None:
-    old_id, new_id = read_model_id(index / "model"), read_model_id(new_checkpoint)
-    settings = BuildSettings(batch_size=2, shard_items=2)
-
-    def scores(answer: dict[str, Any]) -> dict[str, float]:
-        return {hit["id"]: hit["score"] for hit in answer["hits"]}
-
-    async with service(index) as client:
-
-        async def facts(*items: str) -> list[object]:
-            found = [(await client.get(f"/v1/items/texts/{item}")).status_code for item in items]
-            info = (await client.get("/v1/index")).json()
-            return [info["generation"], info["model"]["id"], *found]
-
-        before = await search(client)
-        await asyncio.to_thread(begin_upgrade, index, new_checkpoint, 5, settings)
-        assert scores(await search(client)) == scores(before)
-        added = await client.post("/v1/items/texts", json={"id": "later", "text": "a red bird"})
-        assert added.status_code == 201
-        assert (await client.delete("/v1/items/texts/plain%230")).status_code == 200
-        assert await facts("later", "plain%230") == [1, old_id, 200, 404]
-        await asyncio.to_thread(upgrade_index, index, new_checkpoint, settings)
-        assert scores(await search(client)) != pytest.approx(scores(before), abs=1e-3)
-        assert await facts("later", "plain%230") == [2, new_id, 200, 404]
-        by_new = await client.post("/v1/items/texts", json={"id": "last", "text": "a red car"})
-        assert by_new.status_code == 201
-        await asyncio.to_thread(rollback_index, index)
-        assert scores(await search(client)) == pytest.approx(scores(before))
-        assert await facts("later", "last") == [1, old_id, 200, 404]

@@ -7,7 +7,6 @@ import base64
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -67,52 +66,6 @@ def assert_alike(actual: Any, expected: Any) -> None:
         assert actual == pytest.approx(expected, abs=1e-5)
     else:
         assert actual == expected
-
-
-async def test_documents_are_scored_as_with_files(
-    client: httpx.AsyncClient, pushed: EngineWorld, photo: bytes, image_ids: list[str]
-) -> None:
-    documents = [
-        *({"id": each} for each in image_ids),
-        {"image": base64.b64encode(photo).decode()},
-        {"id": "plain#0"},
-        "a dog",
-    ]
-    async with pushed.service() as engine:
-        for query in ("a red dog", {"id": "plain"}):
-            body = {"query": query, "documents": documents}
-            expected = await client.post("/v1/rerank", json=body)
-            actual = await engine.post("/v1/rerank", json=body)
-            assert expected.status_code == 200, expected.text
-            assert_alike(actual.json()["results"], expected.json()["results"])
-        body = {"input": ["a dog"]}
-        expected = await client.post("/v1/embeddings", json=body)
-        assert_alike((await engine.post("/v1/embeddings", json=body)).json(), expected.json())
-        assert len((await engine.get("/v1/models")).json()["data"]) == 2
-
-
-async def test_items_their_photos_and_the_description_are_there(
-    client: httpx.AsyncClient, pushed: EngineWorld
-) -> None:
-    async with pushed.service() as engine:
-        for path in ("/v1/items/images/plain", "/v1/items/texts/plain%230"):
-            assert_alike((await engine.get(path)).json(), (await client.get(path)).json())
-        expected = (await client.get("/v1/index")).json()
-        actual = (await engine.get("/v1/index")).json()
-        photo = await engine.get("/v1/images/plain?size=16")
-        gone = await engine.get("/v1/items/images/nobody")
-    # Files say what a build left out and when they changed; a push leaves both.
-    assert (actual.pop("changed_at"), actual.pop("skipped")) == (None, None)
-    assert {"changed_at", "skipped"} <= expected.keys()
-    for collection in ("images", "texts"):
-        ours, theirs = actual.pop(collection), expected.pop(collection)
-        # How the engine searches is its own; it cannot compare with all items.
-        assert (ours.pop("takes_all"), theirs.pop("takes_all")) == (False, True)
-        del ours["ann"], theirs["ann"]
-        assert_alike(ours, theirs)
-    assert_alike(actual, {name: expected[name] for name in actual})
-    assert photo.headers["content-type"] == "image/jpeg"
-    assert told(gone)[:2] == (404, "unknown_id")
 
 
 async def test_while_the_engine_is_away_all_is_refused_at_once_and_said_when_to_come_again(
@@ -198,21 +151,6 @@ async def test_what_the_engine_costs_is_counted(
     assert metric(text, "aladin_ready") == 0
 
 
-async def test_a_new_generation_is_answered_from_without_a_restart(
-    engine: httpx.AsyncClient, world: EngineWorld, index_folder: Path
-) -> None:
-    assert (await search(engine))["generation"] == 1
-    world.push(index_folder)
-    async with asyncio.timeout(_LONG_S):
-        while (await search(engine))["generation"] != 2:
-            await asyncio.sleep(0.005)
-    assert (await engine.get("/readyz")).json()["generation"] == 2
-    item = {"id": "new", "text": "a yellow bird"}
-    assert (await engine.post("/v1/items/texts", json=item)).status_code == 201
-    info = (await engine.get("/v1/index")).json()
-    assert (info["generation"], info["images"]["count"], info["texts"]["count"]) == (2, 6, 13)
-
-
 async def test_a_hanging_engine_does_not_keep_requests_waiting_in_a_line(
     world: EngineWorld,
 ) -> None:
@@ -237,3 +175,42 @@ async def test_a_hanging_engine_does_not_keep_requests_waiting_in_a_line(
         slow.hangs.clear()
         await until_ready(engine, 200)
         assert len((await search(engine))["hits"]) == 6
+
+
+async def test_documents_items_photos_and_the_description_are_those_of_files(
+    client: httpx.AsyncClient, pushed: EngineWorld, photo: bytes, image_ids: list[str]
+) -> None:
+    image = {"image": base64.b64encode(photo).decode()}
+    documents = [*({"id": each} for each in image_ids), image, {"id": "plain#0"}, "a dog"]
+    asked: list[tuple[str, dict[str, Any] | None]] = [
+        ("rerank", {"query": "a red dog", "documents": documents}),
+        ("rerank", {"query": {"id": "plain"}, "documents": documents}),
+        ("embeddings", {"input": ["a dog"]}),
+        ("models", None),
+        ("items/images/plain", None),
+        ("items/texts/plain%230", None),
+        ("index", None),
+    ]
+    async with pushed.service() as engine:
+        for path, body in asked:
+            method = "GET" if body is None else "POST"
+            actual, expected = [
+                (await each.request(method, f"/v1/{path}", json=body)).raise_for_status().json()
+                for each in (engine, client)
+            ]
+            if path == "index":
+                # Files say what a build left out and when they changed; a push leaves both.
+                assert (actual.pop("changed_at"), actual.pop("skipped")) == (None, None)
+                for collection in ("images", "texts"):
+                    # How the engine searches is its own; it cannot compare with all items.
+                    kept = [each[collection].pop("takes_all") for each in (actual, expected)]
+                    assert kept == [False, True]
+                    del actual[collection]["ann"], expected[collection]["ann"]
+                expected = {name: expected[name] for name in actual}
+            if path == "rerank":
+                actual, expected = actual["results"], expected["results"]
+            assert_alike(actual, expected)
+        photo_of = await engine.get("/v1/images/plain?size=16")
+        gone = await engine.get("/v1/items/images/nobody")
+    assert photo_of.headers["content-type"] == "image/jpeg"
+    assert told(gone)[:2] == (404, "unknown_id")

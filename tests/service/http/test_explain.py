@@ -157,21 +157,6 @@ async def test_a_photo_is_drawn_upright(
     assert as_it_lies.size != upright.size
 
 
-async def test_a_client_with_the_drawing_gets_304_until_it_changes(
-    client: httpx.AsyncClient,
-) -> None:
-    params = {"text": TEXT, "id": "plain"}
-    first = await client.get("/v1/explain.png", params=params)
-    assert first.headers["cache-control"] == "private, no-cache"
-    known = {"If-None-Match": first.headers["etag"]}
-    again = await client.get("/v1/explain.png", params=params, headers=known)
-    assert (again.status_code, again.content) == (304, b"")
-    assert again.headers["etag"] == first.headers["etag"]
-    for other in ({"text": "a dog", "id": "plain"}, {"text": TEXT, "id": "bike 2?"}):
-        drawn = await client.get("/v1/explain.png", params=other, headers=known)
-        assert drawn.status_code == 200
-
-
 async def test_where_a_photo_is_gone_the_regions_are_drawn_all_the_same(
     service: Service, tiny_checkpoint: Path, data_file: Path, tmp_path: Path
 ) -> None:

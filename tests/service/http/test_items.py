@@ -87,40 +87,6 @@ async def test_an_index_from_elsewhere_leads_nowhere_else(
             assert told(refused)[:2] == (404, "photo_gone")
 
 
-async def test_a_client_that_has_a_photo_is_told_so(client: httpx.AsyncClient) -> None:
-    for params in ({}, {"size": 24}):
-        first = await client.get("/v1/images/plain", params=params)
-        etag = first.headers["ETag"]
-        assert "no-cache" in first.headers["Cache-Control"]
-        for known, status, content in (
-            (etag, 304, b""),
-            (f'"a", W/{etag}, "b"', 304, b""),
-            (f'"{"0" * 64}"', 200, first.content),
-        ):
-            headers = {"If-None-Match": known}
-            again = await client.get("/v1/images/plain", params=params, headers=headers)
-            assert (again.status_code, again.content) == (status, content)
-            assert again.headers["ETag"] == etag
-
-
-async def test_a_photo_that_was_replaced_is_never_stale(
-    service: Service, tiny_checkpoint: Path, data_file: Path, tmp_path: Path
-) -> None:
-    photo = tmp_path / "photo.png"
-    shutil.copy(data_file.parent / "photo-0.png", photo)
-    item = ImageItem(id="a", path=photo, uri="a.png")
-    build_index(tiny_checkpoint, tmp_path / "index", [item], None)
-    async with service(index=tmp_path / "index") as client:
-        first, again = [await client.get("/v1/images/a", params={"size": 24}) for _ in range(2)]
-        assert again.content == first.content
-        shutil.copy(data_file.parent / "photo-1.png", tmp_path / "new.png")
-        (tmp_path / "new.png").replace(photo)
-        known = {"If-None-Match": first.headers["ETag"]}
-        changed = await client.get("/v1/images/a", params={"size": 24}, headers=known)
-        assert changed.status_code == 200
-        assert changed.content != first.content
-
-
 async def test_pages_lead_through_all_items(
     client: httpx.AsyncClient, image_ids: list[str]
 ) -> None:
@@ -212,19 +178,6 @@ async def test_ready_from_the_moment_an_index_is_published(
         assert (await client.get("/readyz")).json()["generation"] == 1
         found = await client.post("/v1/search/texts", json={"text": "a dog"})
         assert found.json()["hits"][0]["id"] == "t"
-
-
-async def test_a_damaged_generation_is_not_served_and_the_process_lives(
-    service: Service, index: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    tokens = index / "generations/000001/images/tokens.npy"
-    content = tokens.read_bytes()[:-1]
-    tokens.unlink()
-    tokens.write_bytes(content)
-    async with service(index=index) as client:
-        assert (await client.get("/healthz")).status_code == 200
-        assert (await client.get("/readyz")).status_code == 503
-    assert "tokens.npy" in caplog.text
 
 
 @pytest.fixture(scope="module")

@@ -103,3 +103,33 @@ def test_no_request_goes_over_a_thread_of_the_framework() -> None:
             assert isinstance(route, ServiceRoute)
             for call in calls(route.dependant):
                 assert inspect.iscoroutinefunction(call), (route.path, call)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("/v1/images/plain", "private, no-cache"),
+        ("/v1/images/plain?size=24", "private, no-cache"),
+        ("/v1/explain.png?text=a+dog&id=plain", "private, no-cache"),
+        ("/", "no-cache"),
+        ("/docs", "no-cache"),
+        ("/page/page.js", "no-cache"),
+    ],
+)
+async def test_what_a_client_has_already_is_not_sent_again(
+    client: httpx.AsyncClient, path: str, kept: str
+) -> None:
+    first = await client.get(path)
+    etag = first.headers["etag"]
+    for known, status, content in (
+        (etag, 304, b""),
+        (f'"a", W/{etag.removeprefix("W/")}, "b"', 304, b""),
+        (f'W/"{"0" * 64}"', 200, first.content),
+    ):
+        again = await client.get(path, headers={"If-None-Match": known})
+        assert (again.status_code, again.content) == (status, content), known
+        assert (again.headers["etag"], again.headers["cache-control"]) == (etag, kept)
+        assert "default-src 'none'" in again.headers["content-security-policy"]
+    for other in ("/v1/images/plain?size=32", "/v1/explain.png?text=a+cat&id=plain"):
+        assert (await client.get(other, headers={"If-None-Match": etag})).status_code == 200

@@ -94,9 +94,7 @@ async def test_hits_carry_what_the_user_said_of_them_and_answers_what_they_lack(
         nothing = await ask(client, "images", text=TEXT, filter=spec)
         assert (nothing["hits"], nothing["unknown_fields"]) == ([], unknown)
     late = await ask(client, "images", text=TEXT, timeout_ms=0.001)
-    plain = await ask(client, "images", text=TEXT, rerank=False)
     assert (late["degraded"], late["reranked"]) == (["rerank_timeout"], False)
-    assert [hit["id"] for hit in late["hits"]] == [hit["id"] for hit in plain["hits"]]
 
 
 async def test_terms_are_told_with_their_roles_weights_boxes_and_scores(

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from aladin_network.errors import ConfigError
 from aladin_service.http.access.control import AccessControl
-from aladin_service.http.access.origins import check_origins, check_site, is_loopback, is_own_host
+from aladin_service.http.access.origins import check_origins, check_site, is_own_host
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.errors import CrossSiteError
 from aladin_service.http.middleware import RequestContext
@@ -39,17 +39,6 @@ OWN, FRIEND, EVIL = "http://127.0.0.1:8000", "https://friend.example", "http://e
 def test_addresses_localhost_and_named_hosts_are_our_own(header: str, own: bool) -> None:
     assert is_own_host(header, {"search.example.org"}) is own
     assert is_own_host(header, {"*"})
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        *((name, True) for name in ("127.0.0.1", "127.0.0.2", "::1", "localhost", "Localhost")),
-        *((name, False) for name in ("0.0.0.0", "::", "", "192.168.1.7", "example.org", "127.1")),
-    ],
-)
-def test_loopback_addresses_are_reached_from_this_machine_alone(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,13 @@ def anonymous(host: str, **settings: Any) -> set[str]:
     return set(make_policy(ServiceSettings(**settings), host).anonymous)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "Localhost"])
 def test_without_keys_everybody_on_this_machine_may_do_everything(host: str) -> None:
     assert anonymous(host) == anonymous(host, allow_anonymous=True) == ALL
     assert make_policy(ServiceSettings()).anonymous == ALL
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.7", "example.org"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.7", "example.org", "127.1"])
 def test_without_keys_nobody_else_gets_in_unless_somebody_said_so(host: str) -> None:
     with pytest.raises(ConfigError, match="create a key with aladin key add"):
         anonymous(host)

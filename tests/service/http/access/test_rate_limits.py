@@ -12,7 +12,6 @@ from aladin_service.http.access.rate_limits import (
     ClientBuckets,
     TokenBucket,
     charge,
-    client_network,
 )
 from aladin_service.http.errors import RateLimitedError
 from tests.service.http.conftest import Clock
@@ -89,23 +88,6 @@ def test_never_more_than_the_burst_and_the_rate(
         largest = max(largest, count)
         # A last one may leave a debt of what it costs beyond the burst.
         assert taken <= burst + per_s * now_s + max(0, largest - burst) + 1e-6
-
-
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("10.0.0.1", "10.0.0.1"),
-        ("::ffff:10.0.0.1", "10.0.0.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("", ""),
-        ("unix:", ""),
-        ("10.0.0.256", ""),
-        ("alice" * 1000, ""),
-    ],
-)
-def test_whom_an_address_stands_for(address: str, network: str) -> None:
-    assert client_network(address) == network
 
 
 def test_clients_have_buckets_of_their_own_and_the_oldest_of_too_many_is_forgotten(
