@@ -127,19 +127,18 @@ def test_a_revision_is_another_model_and_without_a_hub_one_line_names_the_ways_o
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize("name", ["/nowhere/clip", "clip", "./a/b/c", "a/b/c@v1", "../x", "vit"])
+@pytest.mark.parametrize("name", ["{}/x/clip", "clip", "./a/b/c", "a/b/c@v1", "../x", "vit"])
 def test_a_name_that_the_hub_cannot_have_or_a_network_without_texts_is_refused(
-    name: str, cache: Path, tmp_path: Path
+    name: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "vit").mkdir()
+    (tmp_path / "here" / "vit").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
     config = {"model_type": "vit", "hidden_size": 8, "num_attention_heads": 2}
-    (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
-    missing = "no such folder; expected a checkpoint"
-    is_vit = name == "vit"
-    expected = r"expected a dual encoder .* the type 'vit'" if is_vit else missing
-    with pytest.raises(CheckpointError, match=expected):
-        named_model(str(tmp_path / name) if is_vit else name, lambda: cache)
-    assert is_vit or not cache.exists()
+    Path("vit", "config.json").write_text(json.dumps(config))
+    missing, other = "no such folder; expected a checkpoint", "a dual encoder .* the type 'vit'"
+    with pytest.raises(CheckpointError, match=other if name == "vit" else missing):
+        named_model(name.format(tmp_path), lambda: cache)
+    assert name == "vit" or not cache.exists()
 
 
 def test_a_killed_conversion_leaves_nothing_half(

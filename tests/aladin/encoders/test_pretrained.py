@@ -175,17 +175,24 @@ def test_each_family_pads_as_it_was_trained(dual_encoder: Callable[[str], Any]) 
     assert features.content.sum() == batch.content.sum()
 
 
-@pytest.mark.parametrize("family", ["clip", "siglip", "siglip2", "vit-xlm-roberta"])
-def test_words_are_spanned_without_their_spaces(
-    dual_encoder: Callable[[str], Any], family: str
+@pytest.mark.parametrize(
+    ("family", "dropped"),  # SigLIP's texts have no punctuation
+    [
+        ("clip", " "),
+        ("siglip", " ,()"),
+        *((each, " ") for each in ("siglip2", "siglip2-fixed", "vit-xlm-roberta")),
+    ],
+)
+def test_words_are_spanned_in_the_text_as_it_was_given(
+    dual_encoder: Callable[[str], Any], family: str, dropped: str
 ) -> None:
     source = str(dual_encoder(family).folder)
     encoder = HFTextEncoder.from_source(TextEncoderConfig(source=source), None)
-    text = "  two  dogs, ein Hund läuft "
+    # The lower case of İ has two characters.
+    text = "  İ İİ, (RED)  dogs ein Hund läuft "
     spans = encoder.spans(text)
     assert len(spans) == int(encoder.preprocess([text]).content.sum())
     pieces = [text[start:end] for start, end in spans]
     assert all(piece and piece == piece.strip() for piece in pieces)
     covered = {place for start, end in spans for place in range(start, end)}
-    dropped = " " if family != "siglip" else " ,"  # SigLIP's texts have no punctuation
     assert covered == {place for place, letter in enumerate(text) if letter not in dropped}

@@ -14,10 +14,8 @@ from tokenizers import normalizers
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import read_tokenizer
-from aladin_network.config import TextEncoderConfig
 from aladin_network.conversion.towers import TowersOptions, convert_towers
 from aladin_network.encoders.hf_text import load_tokenizer
-from aladin_network.encoders.tokenization import Tokenization
 from aladin_network.errors import CheckpointError
 from tests.tensors import encode_texts
 
@@ -55,21 +53,6 @@ def test_a_model_of_lower_cased_texts_lower_cases_and_a_converted_copy_does_too(
     embeddings = load_checkpoint(copy).model.eval()
     upper, lower = encode_texts(embeddings, ["A RED circle", "a red circle"]).embedding
     torch.testing.assert_close(upper, lower)
-
-
-@pytest.mark.parametrize("family", ["siglip", "siglip2-fixed"])
-def test_places_of_words_count_characters_of_the_text_as_it_was_given(
-    dual_encoder: Callable[[str], Any], family: str
-) -> None:
-    # The lower case of İ has two characters; removed punctuation leaves none.
-    text = "İ İİ, (RED)  circle"
-    tokenizer = load_tokenizer(str(dual_encoder(family).folder)).tokenizer
-    spans = Tokenization(TextEncoderConfig(), tokenizer).spans(text)
-    assert [text[start:end] for start, end in spans][-1].endswith("e")
-    covered = {place for start, end in spans for place in range(start, end)}
-    words = {place for place, each in enumerate(text) if each.isalpha()}
-    assert words <= covered <= {place for place, each in enumerate(text) if not each.isspace()}
-    assert max(end for _, end in spans) == len(text)
 
 
 def _with_files(source: Path, folder: Path, **files: dict[str, Any]) -> Path:

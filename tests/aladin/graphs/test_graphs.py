@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from aladin_network.config import TextEncoderConfig, TowerConfig
+from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs import onnx_runtime
-from aladin_network.graphs.export import TOLERANCE, export_graphs
+from aladin_network.graphs.export import TOLERANCE
 from aladin_network.graphs.files import check_graphs, graph_path, read_graphs
 from aladin_network.graphs.loading import load_for_inference, load_graphs
 from aladin_network.graphs.network import GraphNetwork, query_network
@@ -94,27 +93,6 @@ def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -
     assert ours.model.text.encoder.spans(TEXTS[0]) == spans
     assert ours.model.embedding_dim == theirs.model.matching.dim
     assert ours.model.token_dim == theirs.model.alignment.dim
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("bidirectional", [True, False])
-def test_a_recurrent_network_with_padded_texts(
-    build_tiny: Callable[..., AladinModel], tmp_path: Path, bidirectional: bool
-) -> None:
-    architecture = {"embedding_size": 6, "hidden_size": 10, "bidirectional": bidirectional}
-    encoder = TextEncoderConfig(
-        name="gru" if bidirectional else "lstm", architecture=architecture | {"layers": 2}
-    )
-    tower = TowerConfig(aggregate="encoder")
-    model = build_tiny(
-        text_encoder=encoder, text_tower=tower, image_tower=TowerConfig(aggregate="mean")
-    )
-    save_checkpoint(tmp_path / "checkpoint", model)
-    export_graphs(tmp_path / "checkpoint")
-    ours = load_for_inference(tmp_path / "checkpoint").model
-    assert isinstance(ours, GraphNetwork)
-    assert_near(encode_texts(ours, TEXTS), encode_texts(model, TEXTS), TOLERANCE)
-    assert ours.text.encoder.spans(TEXTS[0]) == model.text.encoder.spans(TEXTS[0])
 
 
 @pytest.mark.parametrize(

@@ -152,18 +152,6 @@ def test_decoding_takes_no_more_memory_than_is_reserved(kind: str) -> None:
     assert reserved < 24 * 2000 * 2000
 
 
-def test_a_progressive_jpeg_is_known_to_take_more() -> None:
-    photo = Image.linear_gradient("L").resize((800, 600)).convert("RGB")
-    sizes: list[int] = []
-    for progressive in (False, True):
-        data = encode(photo, "JPEG", progressive=progressive)
-        with Image.open(io.BytesIO(data)) as picture:
-            picture.draft(None, (100, 100))
-            sizes.append(decoding_bytes(picture, data))
-    # Its coefficients stay in memory, of all pixels, also where it is decoded to a smaller size.
-    assert sizes[1] - sizes[0] > 4 * 800 * 600
-
-
 def test_the_memory_is_held_until_the_picture_is_not_needed() -> None:
     memory, data = DecodingMemory(), encode(Image.new("RGB", (100, 50)), "PNG")
     with decoded_image(data, memory, room_bytes=1000) as photo:

@@ -20,14 +20,6 @@ def regions(**changes: Any) -> RegionSet:
     return RegionSet(**(parts | changes))
 
 
-def test_valid_regions_stay_unchanged() -> None:
-    found = regions(size_px=(640, 480), detector="vinvl")
-    assert (len(found), found.dim) == (2, 3)
-    assert found.vectors.dtype == np.float32
-    np.testing.assert_array_equal(found.boxes, BOXES)
-    assert len(RegionSet(np.zeros((0, 3), np.float32), np.zeros((0, 4), np.float32))) == 0
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
-from aladin_network.scoring.metrics import Ranks, retrieval_ranks
+from aladin_network.scoring.metrics import Ranks
 from aladin_network.scoring.two_stages import two_stage_ranks
 
 FUSION = Fusion(
@@ -16,17 +16,19 @@ FUSION = Fusion(
 )
 
 
-def slow_rank(match: Tensor, score: Tensor, right: Tensor, num_candidates: int) -> int:
+def slow_rank(match: Tensor, score: Tensor, right: Tensor, num_candidates: int | None) -> int:
     """Sort one query's items twice, wrong ones first among equals."""
     items = sorted(
         range(len(match)), key=lambda j: (-float(match[j]), bool(right[j]), -float(score[j]))
     )
-    candidates, rest = items[:num_candidates], items[num_candidates:]
+    candidates, rest = items[:num_candidates], items[num_candidates or len(items) :]
     candidates.sort(key=lambda j: (-float(score[j]), bool(right[j])))
     return next(place for place, j in enumerate([*candidates, *rest]) if right[j])
 
 
-def slow_ranks(match: Tensor, second: Tensor, image_of_text: Tensor, num_candidates: int) -> Ranks:
+def slow_ranks(
+    match: Tensor, second: Tensor, image_of_text: Tensor, num_candidates: int | None
+) -> Ranks:
     """Rank query by query."""
     own = torch.arange(match.shape[0]).unsqueeze(1) == image_of_text
     by_text = FUSION.text_to_image.combine(second, match)
@@ -44,38 +46,17 @@ def slow_ranks(match: Tensor, second: Tensor, image_of_text: Tensor, num_candida
 
 
 @pytest.mark.parametrize("levels", [2, 4, 10**6])
-@pytest.mark.parametrize("num_candidates", [1, 3, 7, 300])
-def test_equals_two_sorts_with_many_ties_and_with_none(levels: int, num_candidates: int) -> None:
-    generator = torch.Generator().manual_seed(levels + num_candidates)
+@pytest.mark.parametrize("num_candidates", [1, 3, 7, 300, None])
+def test_equals_two_sorts_with_many_ties_and_with_none(
+    levels: int, num_candidates: int | None
+) -> None:
+    generator = torch.Generator().manual_seed(levels + (num_candidates or 0))
     match, second = torch.randint(levels, (2, 9, 300), generator=generator).double() / levels
     image_of_text = torch.randint(8, (300,), generator=generator)  # none of the last image
     ranks = two_stage_ranks(match, second, FUSION, image_of_text, num_candidates)
     expected = slow_ranks(match, second, image_of_text, num_candidates)
     assert torch.equal(ranks.text_to_image, expected.text_to_image)
     assert torch.equal(ranks.image_to_text, expected.image_to_text)
-
-
-def test_worked_by_hand() -> None:
-    # Two candidates: image 0 loses its first place to image 1, image 2 cannot be helped.
-    match = torch.tensor([[0.9], [0.8], [0.7]])
-    second = torch.tensor([[1.0], [2.0], [9.0]])
-    ranks = [
-        two_stage_ranks(match, second, Fusion(), torch.tensor([own]), num_candidates=2)
-        for own in range(3)
-    ]
-    assert [each.text_to_image.tolist() for each in ranks] == [[1], [0], [2]]
-    # One text alone is first whatever it scores.
-    assert [each.image_to_text.tolist() for each in ranks] == [[0], [0], [0]]
-
-
-def test_all_items_as_candidates_are_ranked_by_the_fused_score_alone() -> None:
-    match, second = torch.rand(2, 12, 30, generator=torch.Generator().manual_seed(1))
-    image_of_text = torch.arange(30) % 12
-    ranks = two_stage_ranks(match, second, FUSION, image_of_text, num_candidates=None)
-    by_text = retrieval_ranks(FUSION.text_to_image.combine(second, match), image_of_text)
-    by_image = retrieval_ranks(FUSION.image_to_text.combine(second, match), image_of_text)
-    assert torch.equal(ranks.text_to_image, by_text.text_to_image)
-    assert torch.equal(ranks.image_to_text, by_image.image_to_text)
 
 
 @pytest.mark.parametrize("num_candidates", [2, None])
