@@ -20,22 +20,6 @@ def write(folder: Path, *lines: object) -> Path:
     return file
 
 
-def test_items_of_photos_and_of_their_captions(tmp_path: Path) -> None:
-    file = write(
-        tmp_path,
-        {"image": "a.png", "captions": ["one", "two"], "id": "A", "metadata": {"n": 1}},
-        {"image": "b.png"},
-    )
-    assert list(image_items(file, None)) == [
-        ImageItem(id="A", path=tmp_path / "a.png", uri="a.png", text="one", metadata={"n": 1}),
-        ImageItem(id="b.png", path=tmp_path / "b.png", uri="b.png"),
-    ]
-    assert list(text_items(file, None)) == [
-        TextItem(id="A#0", text="one", metadata={"n": 1}, image_id="A"),
-        TextItem(id="A#1", text="two", metadata={"n": 1}, image_id="A"),
-    ]
-
-
 def test_of_long_texts_the_beginning_is_stored_and_said_by_name(tmp_path: Path) -> None:
     long = "dogs " * 20_000
     file = write(
@@ -55,16 +39,6 @@ def test_of_long_texts_the_beginning_is_stored_and_said_by_name(tmp_path: Path) 
     assert kept == ["d" * 2000, long[:65_536], "short"]
 
 
-def test_one_split(tmp_path: Path) -> None:
-    file = write(
-        tmp_path,
-        {"image": "a.png", "captions": ["one"], "split": "train"},
-        {"image": "b.png", "captions": ["two"], "split": "val"},
-    )
-    assert [item.id for item in image_items(file, "val")] == ["b.png"]
-    assert [item.id for item in text_items(file, "val")] == ["b.png#0"]
-
-
 def test_items_come_before_the_source_is_read_to_its_end(tmp_path: Path) -> None:
     file = write(tmp_path, {"image": "a.png", "captions": ["one"]}, "broken")
     images, texts = image_items(file, None), text_items(file, None)
@@ -80,3 +54,20 @@ def test_a_source_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> None
     for items in (image_items, text_items):
         with pytest.raises(DataError, match="no such file or folder"):
             items(tmp_path / "none.jsonl", None)
+
+
+def test_items_of_photos_and_of_their_captions_of_all_splits_or_of_one(tmp_path: Path) -> None:
+    first = {"image": "a.png", "captions": ["one", "two"], "id": "A", "metadata": {"n": 1}}
+    file = write(tmp_path, first, {"image": "b.png", "captions": ["b"], "split": "val"})
+    images, texts = list(image_items(file, None)), list(text_items(file, None))
+    assert images == [
+        ImageItem(id="A", path=tmp_path / "a.png", uri="a.png", text="one", metadata={"n": 1}),
+        ImageItem(id="b.png", path=tmp_path / "b.png", uri="b.png", text="b"),
+    ]
+    assert texts == [
+        TextItem(id="A#0", text="one", metadata={"n": 1}, image_id="A"),
+        TextItem(id="A#1", text="two", metadata={"n": 1}, image_id="A"),
+        TextItem(id="b.png#0", text="b", image_id="b.png"),
+    ]
+    assert list(image_items(file, "val")) == images[1:]
+    assert list(text_items(file, "val")) == texts[2:]

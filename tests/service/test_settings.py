@@ -79,22 +79,20 @@ def test_the_page_on_serving_lists_every_setting_with_its_default() -> None:
             assert rows[name.upper()] == str(field.default).lower(), name
 
 
-@pytest.mark.parametrize(("workers", "share_mib"), [(1, 896), (2, 896), (4, 448)])
-def test_the_memory_for_photos_is_shared_by_the_workers(workers: int, share_mib: int) -> None:
-    limits = ServiceSettings(workers=workers).query_limits
-    assert limits.memory.max_bytes == share_mib * 2**20
-    assert limits.image.max_side_px == 30_000
-    given = ServiceSettings(workers=workers, decode_memory_bytes=400 * 2**20)
-    assert given.query_limits.memory.max_bytes == 400 * 2**20 // workers
-
-
-@pytest.mark.parametrize(
-    ("processors", "workers", "batches", "photo"),
-    [(1, 1, 1, 1), (2, 1, 2, 2), (2, 2, 1, 1), (16, 2, 4, 2)],
-)
-def test_the_processors_are_shared_by_the_workers(
-    monkeypatch: pytest.MonkeyPatch, processors: int, workers: int, batches: int, photo: int
+def test_memory_for_photos_and_processors_are_shared_by_the_workers(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: processors)
-    settings = ServiceSettings(workers=workers)
-    assert (settings.query_threads, settings.photo_threads) == (batches, photo)
+    for workers, share_mib in ((1, 896), (2, 896), (4, 448)):
+        limits = ServiceSettings(workers=workers).query_limits
+        assert (limits.memory.max_bytes, limits.image.max_side_px) == (share_mib * 2**20, 30_000)
+        given = ServiceSettings(workers=workers, decode_memory_bytes=400 * 2**20)
+        assert given.query_limits.memory.max_bytes == 400 * 2**20 // workers
+    for processors, workers, threads in (
+        (1, 1, (1, 1)),
+        (2, 1, (2, 2)),
+        (2, 2, (1, 1)),
+        (16, 2, (4, 2)),
+    ):
+        monkeypatch.setattr("os.cpu_count", lambda processors=processors: processors)
+        settings = ServiceSettings(workers=workers)
+        assert (settings.query_threads, settings.photo_threads) == threads

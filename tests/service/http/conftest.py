@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import shutil
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import socket
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from fastapi import FastAPI
 from PIL import Image
 
@@ -22,6 +25,8 @@ from aladin_network.errors import OverloadedError, UnknownItemError
 from aladin_service.api_key import Scope
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.app import create_app
+from aladin_service.http.connections import trusted_proxies
+from aladin_service.http.server import server_config
 from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
@@ -97,6 +102,23 @@ async def until_hung_up(
 
     await app(scope, receive, send)
     return statuses
+
+
+@contextmanager
+def listening(
+    app: Any, settings: ServiceSettings, proxies: str = ""
+) -> Generator[tuple[int, uvicorn.Server]]:
+    """Serve behind proxies on a free port of 127.0.0.1; gives the port."""
+    config = server_config(app, settings, trusted_proxies({"FORWARDED_ALLOW_IPS": proxies}))
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield listener.getsockname()[1], server
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture(scope="package")

@@ -5,24 +5,20 @@ from __future__ import annotations
 import http.client
 import json
 import logging
-import socket
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-import uvicorn
 
 from aladin_network.errors import ConfigError
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.app import create_app
 from aladin_service.http.connections import PROBE_PLACES, ConnectionLimits, trusted_proxies
-from aladin_service.http.server import server_config
 from aladin_service.observe.logs import FIELDS
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
-from tests.service.http.conftest import Clock, FakeWorkers
+from tests.service.http.conftest import Clock, FakeWorkers, listening
 
 
 class Connection:
@@ -162,101 +158,89 @@ ADD = ("POST", "/v1/items/texts", json.dumps({"id": "new", "text": "a dog"}))
 RATE = {"anonymous_requests_per_s": 0.001, "anonymous_burst": 3}
 
 
-class Server:
-    """The service on a free port of 127.0.0.1, and what it has logged."""
+Ask = Callable[[tuple[str, str, str], str], int]
+Clients = Callable[[str], list[str]]
 
-    def __init__(self, port: int, caplog: pytest.LogCaptureFixture) -> None:
-        self._port = port
-        self._caplog = caplog
 
-    def ask(self, what: tuple[str, str, str], forwarded: str, **headers: str) -> int:
-        """Send a request with headers, _ for -, and return the answer's status."""
-        method, path, body = what
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        given |= {"content-type": "application/json", "x-forwarded-for": forwarded}
-        connection.request(method, path, body, given)
-        response = connection.getresponse()
-        response.read()
-        connection.close()
-        return response.status
+@pytest.fixture
+def clients(caplog: pytest.LogCaptureFixture) -> Clients:
+    """The clients that the lines of a logger name."""
+    caplog.set_level(logging.INFO)
 
-    def clients(self, logger: str = "access") -> list[str]:
-        """The clients that the lines of a logger name."""
-        lines = (line for line in self._caplog.records if line.name == f"service.{logger}")
+    def named(logger: str) -> list[str]:
+        lines = (line for line in caplog.records if line.name == f"service.{logger}")
         return [getattr(line, FIELDS)["client"] for line in lines]
+
+    return named
 
 
 @contextmanager
-def serving(
-    caplog: pytest.LogCaptureFixture, proxies: str = "", **settings: Any
-) -> Generator[Server]:
-    """Serve with settings behind proxies."""
+def serving(proxies: str, **settings: Any) -> Generator[Ask]:
+    """Serve behind proxies; gives what asks for a client, and returns the answer's status."""
     made = ServiceSettings(**settings)
     app = create_app(FakeWorkers(), made, Metrics(), policy=make_policy(made))
-    trusted = trusted_proxies({"FORWARDED_ALLOW_IPS": proxies})
-    server = uvicorn.Server(server_config(app, made, trusted))
-    with caplog.at_level(logging.INFO), socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        yield Server(listener.getsockname()[1], caplog)
-        server.should_exit = True
-        thread.join()
+    with listening(app, made, proxies) as (port, _):
+
+        def ask(what: tuple[str, str, str], forwarded: str) -> int:
+            method, path, body = what
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            headers = {"content-type": "application/json", "x-forwarded-for": forwarded}
+            connection.request(method, path, body, headers | {"x-real-ip": "alice"})
+            with closing(connection), connection.getresponse() as response:
+                response.read()
+                return response.status
+
+        yield ask
 
 
-def test_a_client_cannot_name_itself(caplog: pytest.LogCaptureFixture) -> None:
-    with serving(caplog, "10.0.0.9,127.0.0.2", **RATE) as server:
-        statuses = [server.ask(SEARCH, f"10.0.0.{n}") for n in range(6)]
-        assert statuses == [200] * 3 + [429] * 3
-        assert server.ask(ADD, "alice", x_real_ip="alice") == 429
-    assert server.clients("audit") == ["127.0.0.1"]
-    assert server.clients() == ["127.0.0.1"] * 7
+def test_a_client_cannot_name_itself(clients: Clients) -> None:
+    with serving("10.0.0.9,127.0.0.2", **RATE) as ask:
+        assert [ask(SEARCH, f"10.0.0.{n}") for n in range(6)] == [200] * 3 + [429] * 3
+        assert ask(ADD, "alice") == 429
+    assert clients("audit") == ["127.0.0.1"]
+    assert clients("access") == ["127.0.0.1"] * 7
 
 
 def test_behind_a_named_proxy_clients_are_told_apart(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.7.7.7, 192.168.0.0/16,127.0.0.1")
     proxies = ",".join(map(str, trusted_proxies()))
     assert proxies == "10.7.7.7/32,192.168.0.0/16,127.0.0.1/32"
-    with serving(caplog, proxies, **RATE) as server:
+    with serving(proxies, **RATE) as ask:
         for client in ("203.0.113.7", "203.0.113.8", "2001:db8::1"):
             # What the client sent itself stands first, and does not make it another one.
-            statuses = [server.ask(SEARCH, f"10.0.0.{n}, {client}") for n in range(4)]
+            statuses = [ask(SEARCH, f"10.0.0.{n}, {client}") for n in range(4)]
             assert statuses == [200, 200, 200, 429]
-        assert server.ask(ADD, "203.0.113.9:4711") == 201
-    assert server.clients("audit") == ["203.0.113.9"]
-    assert len(set(server.clients())) == 4
+        assert ask(ADD, "203.0.113.9:4711") == 201
+    assert clients("audit") == ["203.0.113.9"]
+    assert len(set(clients("access"))) == 4
 
 
-def test_the_client_is_the_last_address_that_is_no_proxy(caplog: pytest.LogCaptureFixture) -> None:
-    clients = {
+def test_the_client_is_the_last_address_that_is_no_proxy(clients: Clients) -> None:
+    expected = {
         " 203.0.113.7 ": "203.0.113.7",
         "203.0.113.7:4711": "203.0.113.7",
         "[2001:db8::1]:4711": "2001:db8::1",
-        "[2001:db8::1]": "2001:db8::1",
         # What a client sent of itself stands before what its proxy saw.
-        "198.51.100.1, 203.0.113.7": "203.0.113.7",
         "alice, 203.0.113.7": "203.0.113.7",
         "198.51.100.1,203.0.113.7,127.0.0.2": "203.0.113.7",
         # Every address is one of a proxy: the farthest one asks on its own behalf.
         "127.0.0.3, 127.0.0.2": "127.0.0.3",
         "": "127.0.0.1",
     }
-    with serving(caplog, "127.0.0.0/29") as server:
-        assert {server.ask(SEARCH, header) for header in clients} == {200}
-    assert server.clients() == list(clients.values())
+    with serving("127.0.0.0/29") as ask:
+        assert {ask(SEARCH, header) for header in expected} == {200}
+    assert clients("access") == list(expected.values())
 
 
 def test_texts_in_place_of_addresses_are_one_client_with_a_short_name_in_the_log(
-    caplog: pytest.LogCaptureFixture,
+    clients: Clients, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with serving(caplog, "127.0.0.1", **RATE) as server:
-        texts = [f"client-{n}-" + 30_000 * "x" for n in range(4)]
-        assert [server.ask(SEARCH, text) for text in texts] == [200] * 3 + [429]
-        zones = [f"fe80::1%{n}" for n in range(4)]
-        assert [server.ask(SEARCH, zone) for zone in zones] == [200] * 3 + [429]
-        assert server.ask(ADD, 30_000 * "y") == 429
-    for logger in ("access", "audit"):
-        assert max(map(len, server.clients(logger))) == 64
+    with serving("127.0.0.1", **RATE) as ask:
+        for name in ("client-{}-" + 30_000 * "x", "fe80::1%{}"):
+            statuses = [ask(SEARCH, name.format(number)) for number in range(4)]
+            assert statuses == [200] * 3 + [429]
+        assert ask(ADD, 30_000 * "y") == 429
+    assert [max(map(len, clients(logger))) for logger in ("access", "audit")] == [64, 64]
     assert max(map(len, caplog.messages)) < 1000

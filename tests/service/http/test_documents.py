@@ -21,7 +21,6 @@ from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import OverloadedError
-from aladin_service.http import documents
 from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.document_encoder import DocumentEncoder
@@ -219,16 +218,6 @@ async def test_a_full_queue_is_waited_for_and_one_without_a_place_refuses_the_wh
         open_ = False
         refused = await client.post("/v1/embeddings", json={"input": ["a dog"] * 20})
     assert (told(refused)[:2], refused.headers["retry-after"]) == ((429, "overloaded"), "3")
-
-
-async def test_vectors_together_have_a_largest_size(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = await client.post("/v1/embeddings", json={"input": ["a red dog"] * 8})
-    monkeypatch.setattr(documents, "MAX_ANSWER_BYTES", len(whole.content) // 2)
-    refused = await client.post("/v1/embeddings", json={"input": ["a red dog"] * 8})
-    assert told(refused)[:2] == (413, "answer_too_large")
-    await embed(client, "a red dog", "a red dog")
 
 
 async def test_documents_have_lanes_of_their_own_and_requests_of_one_are_encoded_together(

@@ -34,7 +34,7 @@ parts = st.sampled_from(["", ".", "..", "a", "%2F", "?", "#", "é", " ", "\\"]) 
 ids = (
     st.lists(parts, min_size=1, max_size=5)
     .map("/".join)
-    .filter(lambda each: each not in (".", ".."))
+    .filter(lambda each: each not in ("", ".", ".."))
 )
 
 
@@ -47,20 +47,17 @@ def received(address: str) -> str:
 
 
 @given(ids)
-def test_the_route_reads_the_id_that_was_written(item_id: str) -> None:
-    assert received(items.photo(item_id).path) == item_id
-
-
-@pytest.mark.parametrize("item_id", ODD)
-def test_all_calls_write_an_id_in_the_same_way(item_id: str) -> None:
-    written = item_path(item_id)
-    assert items.photo(item_id, 64).path == f"v1/images/{written}"
-    assert items.item("texts", item_id).path == f"v1/items/texts/{written}"
-    assert items.delete("images", item_id).path == f"v1/items/images/{written}"
-    assert received(f"v1/images/{written}") == item_id
-    assert not {"", ".", ".."} & set(written.split("/"))  # which would be resolved on the way
-    if item_id in OF_FOLDERS:  # a slash is not escaped: proxies refuse such paths
-        assert (written.count("/"), "%2F" in written) == (item_id.count("/"), False)
+def test_all_calls_write_an_id_in_the_same_way_and_the_route_reads_it(drawn: str) -> None:
+    for item_id in (drawn, *ODD):
+        written = item_path(item_id)
+        assert items.photo(item_id, 64).path == f"v1/images/{written}"
+        assert items.item("texts", item_id).path == f"v1/items/texts/{written}"
+        assert items.delete("images", item_id).path == f"v1/items/images/{written}"
+        assert received(f"v1/images/{written}") == item_id
+        assert not {"", ".", ".."} & set(written.split("/"))  # which would be resolved on the way
+    for item_id in OF_FOLDERS:  # a slash is not escaped: proxies refuse such paths
+        assert item_path(item_id).count("/") == item_id.count("/")
+        assert "%2F" not in item_path(item_id)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="runs the page's script by node")

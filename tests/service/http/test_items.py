@@ -18,10 +18,9 @@ from PIL import Image
 
 from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.format.layout import CURRENT, generation_folder
+from aladin_index.format.layout import CURRENT
 from aladin_index.format.skipped import SkippedItem, record_stop, write_follow_record
 from aladin_index.generations import info
-from aladin_service.item_sources import image_items, text_items
 from tests.service.engine_world import EngineWorld
 from tests.service.http.conftest import Service, told
 
@@ -180,85 +179,6 @@ async def test_ready_from_the_moment_an_index_is_published(
         assert found.json()["hits"][0]["id"] == "t"
 
 
-@pytest.fixture(scope="module")
-def with_skipped(
-    tiny_checkpoint: Path, data_file: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """An index whose build left out three photos."""
-    folder = tmp_path_factory.mktemp("skipped")
-    broken = [folder / f"broken-{number}.png" for number in range(3)]
-    for path in broken:
-        path.write_bytes(b"no photo")
-    more = [ImageItem(id=path.stem, path=path, uri=path.name) for path in broken]
-    photos = [*image_items(data_file, None), *more]
-    build_index(tiny_checkpoint, folder / "index", photos, text_items(data_file, None))
-    return folder / "index"
-
-
-@pytest.fixture
-def skipping(with_skipped: Path, tmp_path: Path) -> Path:
-    """A copy of `with_skipped` that a test may change."""
-    return Path(shutil.copytree(with_skipped, tmp_path / "skipping"))
-
-
-async def test_the_index_says_how_many_are_left_out_and_why(
-    service: Service, skipping: Path
-) -> None:
-    async with service(index=skipping) as client:
-        skipped = (await client.get("/v1/index")).json()["skipped"]
-        names = [name for group in skipped["reasons"] for name in group["names"]]
-        assert (skipped["total"], sorted(names)) == (3, ["broken-0", "broken-1", "broken-2"])
-        for group in skipped["reasons"]:
-            assert "not an image of a known format" in group["reason"]
-            assert str(skipping.parent) not in json.dumps(group)
-        assert (skipped["other_files"], skipped["not_followed"]) == ({}, None)
-        heic = [SkippedItem(f"{number}.heic", "HEIC needs a package") for number in range(30)]
-        write_follow_record(skipping, [*heic, SkippedItem("a.jpg", "damaged")], {"videos": 8})
-        record_stop(skipping, "it was killed")
-        followed = (await client.get("/v1/index")).json()["skipped"]
-    names = [f"{number}.heic" for number in range(20)]
-    assert followed == {
-        "total": 31,
-        "reasons": [
-            {"reason": "HEIC needs a package", "count": 30, "names": names},
-            {"reason": "damaged", "count": 1, "names": ["a.jpg"]},
-        ],
-        "other_files": {"videos": 8},
-        "not_followed": "it was killed",
-    }
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        None,
-        "",
-        "[[1]]",
-        "{",
-        "5",
-        "[" * 100_000,
-        json.dumps([["broken-0", "/home/me/up: loads/broken-0.png: not an image (JPEG)"]]),
-    ],
-)
-async def test_the_list_of_skipped_items_may_be_damaged_or_name_folders(
-    service: Service, skipping: Path, content: str | None
-) -> None:
-    file = generation_folder(skipping, 1) / "images" / "skipped.json"
-    async with service(index=skipping) as client:
-        whole = (await client.get("/v1/index")).json()
-        size = file.stat().st_size
-        file.unlink()  # it may be another generation's, too
-        if content is not None:
-            file.write_text(content.ljust(size))
-        answer = await client.get("/v1/index")
-    assert answer.status_code == 200, answer.text
-    assert "/home/me" not in answer.text
-    assert {**answer.json(), "skipped": None} == {**whole, "skipped": None}
-    if content is not None and "JPEG" in content:
-        (group,) = answer.json()["skipped"]["reasons"]
-        assert (group["names"], group["reason"]) == (["broken-0"], "not an image (JPEG)")
-
-
 async def test_the_last_change_is_the_publication_or_a_later_addition_or_deletion(
     service: Service, index: Path
 ) -> None:
@@ -271,3 +191,26 @@ async def test_the_last_change_is_the_publication_or_a_later_addition_or_deletio
         await client.post("/v1/items/texts", json={"id": "new", "text": "a caption"})
         added = datetime.fromisoformat((await client.get("/v1/index")).json()["changed_at"])
     assert before < deleted.timestamp() < added.timestamp()
+
+
+async def test_the_index_says_how_many_are_left_out_and_why_and_names_no_folder(
+    service: Service, index: Path
+) -> None:
+    skipped = [SkippedItem(f"{number}.heic", "HEIC needs a package") for number in range(30)]
+    skipped.append(SkippedItem("a.jpg", "/home/me/up: loads/a.jpg: not an image (JPEG)"))
+    async with service(index=index) as client:
+        nothing = (await client.get("/v1/index")).json()["skipped"]
+        write_follow_record(index, skipped, {"videos": 8})
+        record_stop(index, "it was killed")
+        followed = (await client.get("/v1/index")).json()["skipped"]
+    assert (nothing["total"], nothing["reasons"], nothing["not_followed"]) == (0, [], None)
+    names = [f"{number}.heic" for number in range(20)]
+    assert followed == {
+        "total": 31,
+        "reasons": [
+            {"reason": "HEIC needs a package", "count": 30, "names": names},
+            {"reason": "not an image (JPEG)", "count": 1, "names": ["a.jpg"]},
+        ],
+        "other_files": {"videos": 8},
+        "not_followed": "it was killed",
+    }

@@ -106,19 +106,14 @@ async def test_texts_photos_and_regions_find_with_boxes(
     for target, body, pair in asked:
         body |= {"explain": True, "k": 12}
         check_hits(world, await of_regions.post(f"/v1/search/{target}", json=body), pair)
+    its_own = b64(npz(world.photos["photo-2"], tmp_path))
+    queries = [{"regions": each, "target": "images", "k": 1} for each in (its_own, "?")]
+    batch = await of_regions.post("/v1/search/batch", json={"queries": queries})
+    found, failed = batch.json()["answers"]
+    assert (found["hits"][0]["id"], failed["status"]) == ("photo-2", 422)
     form = {"files": {"regions": ("r.npz", data)}, "data": {"explain": "true"}}
     found = await of_regions.post("/v1/search/texts", **form)
     check_hits(world, found, lambda item_id: (world.texts[item_id], regions))
-
-
-async def test_regions_in_a_batch_and_for_photos(
-    of_regions: httpx.AsyncClient, world: World, tmp_path: Path
-) -> None:
-    data = b64(npz(world.photos["photo-2"], tmp_path))
-    queries = [{"regions": data, "target": "images", "k": 1}, {"regions": "?", "target": "images"}]
-    answer = await of_regions.post("/v1/search/batch", json={"queries": queries})
-    found, failed = answer.json()["answers"]
-    assert (found["hits"][0]["id"], failed["status"]) == ("photo-2", 422)
 
 
 async def test_a_detector_finds_the_regions_of_a_photo(

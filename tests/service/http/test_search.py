@@ -15,6 +15,7 @@ import pytest
 
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
+from aladin_service.http import documents
 from aladin_service.http.routes import search as searches
 from tests.conftest import made_up_calibration
 from tests.service.http.conftest import Service, b64, told
@@ -279,12 +280,22 @@ async def test_more_queries_than_may_wait_are_refused_and_told_when_to_come_back
         await ask(client, "images", **DOG)
 
 
-async def test_an_answer_of_one_search_has_a_largest_size(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "path", "small", "large"),
+    [
+        (searches, "search/images", DOG | {"k": 1}, DOG | {"k": 6}),
+        (documents, "embeddings", {"input": ["a dog"] * 2}, {"input": ["a dog"] * 8}),
+    ],
+)
+async def test_an_answer_has_a_largest_size(
+    client: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    path: str,
+    small: dict[str, Any],
+    large: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(searches, "MAX_ANSWER_BYTES", 2000)
-    small = await client.post("/v1/search/images", json=DOG | {"k": 1})
-    large = await client.post("/v1/search/images", json=DOG | {"k": 6})
-    assert small.status_code == 200
-    assert len(small.content) < 2000 < 6 * len(small.content)
-    assert told(large)[:2] == (413, "answer_too_large")
+    whole = await client.post(f"/v1/{path}", json=large)
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", len(whole.content) // 2)
+    assert (await client.post(f"/v1/{path}", json=small)).status_code == 200
+    assert told(await client.post(f"/v1/{path}", json=large))[:2] == (413, "answer_too_large")
