@@ -83,7 +83,6 @@ def write_regions(folder: Path) -> None:
 
 
 def recipe_of(folder: Path, *overrides: str, frozen: bool = False) -> Recipe:
-    """The recipe on the data set in a folder."""
     path = folder / f"recipe-{frozen}.toml"
     path.write_text(RECIPE.format(folder=folder, frozen=str(frozen).lower()))
     return load_recipe(path, overrides)

@@ -16,7 +16,6 @@ from aladin_training.config.stage import OfflineNegativesConfig, StageConfig, Ta
 
 
 def stage_of(batch_size: int, captions_per_photo: int | None = None, **more: Any) -> StageConfig:
-    """Return a stage that trains the matching score."""
     return StageConfig(
         name="a",
         tasks={"matching": TaskConfig(loss="triplet")},
@@ -38,12 +37,10 @@ class InterruptAfter(NullProgress):
         self.unit = ""
 
     def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
-        """Note what is counted."""
         self.unit = unit
         self.stage -= unit == "steps"
 
     def advance(self, count: int = 1) -> None:
-        """Count steps down."""
         if self.unit == "steps" and self.stage <= 0:
             self.steps -= count
             if self.steps < 0:
@@ -61,12 +58,10 @@ class Earlier:
         return copy.deepcopy(self.checkpoints[stage])
 
     def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
-        """No stage here mines."""
         raise NotImplementedError
 
 
 def weights(run: Path, stage: str | None = None) -> dict[str, torch.Tensor]:
-    """Read the weights of a run, or of one of its stages."""
     folder = run if stage is None else run / "stages" / stage
     return load_file(folder / "checkpoint" / "model.safetensors")
 

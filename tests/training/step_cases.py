@@ -99,7 +99,6 @@ CASES: dict[str, Case] = {
 
 
 def stage_of(case: Case) -> StageConfig:
-    """Return the case's stage."""
     offline = any("quintuplet" in name for name in case.tasks)
     return StageConfig(
         name="stage",
@@ -212,7 +211,6 @@ def batch_of(case: Case, share: BatchShare = WHOLE) -> Batch:
 
 
 def gradients(task: JointTask | OnlineBranches) -> dict[str, torch.Tensor]:
-    """Return the gradient of every parameter that one has reached."""
     return {
         name: value.grad.clone()
         for name, value in task.named_parameters()

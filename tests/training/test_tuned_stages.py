@@ -50,7 +50,6 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 def joint_alone(recipe_path: Path, *overrides: str) -> Recipe:
-    """The first stage of the small recipe, without the second."""
     recipe = load_recipe(recipe_path, overrides)
     return dataclasses.replace(recipe, stage=recipe.stage[:1])
 
@@ -68,7 +67,6 @@ def prepared_with_tuned_text(recipe: Recipe) -> tuple[PreparedRun, Checkpoint]:
 
 
 def of_raw_inputs(model: AladinModel, prepared: PreparedRun, rows: BatchRows) -> BatchScores:
-    """Score a batch of photos and captions that go through the network's own encoders."""
     with torch.inference_mode():
         return BatchScores(model.eval(), prepared.train_set.batch(rows))
 

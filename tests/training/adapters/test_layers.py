@@ -55,11 +55,6 @@ FAMILIES: dict[str, tuple[dict[str, Any], LayerStack, dict[str, int]]] = {
             "layernorm.weight": 4,
         },
     ),
-    "dinov2": (
-        _PATCHES,
-        LayerStack("encoder.layer.", 3),
-        {"embeddings.mask_token": 0, "encoder.layer.1.norm1.weight": 2, "layernorm.bias": 4},
-    ),
     "clip_text_model": (
         _WORDS,
         LayerStack("encoder.layers.", 3),

@@ -25,7 +25,6 @@ class Block(nn.Module):
         self.pointwise = nn.Conv2d(6, 6, 1)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Mix channels, then places."""
         states = states + self.value(torch.tanh(self.query(states)))
         cells = self.pointwise(self.depthwise(states.transpose(1, 2).unflatten(2, (2, 2))))
         return states + cells.flatten(2).transpose(1, 2)
@@ -41,7 +40,6 @@ class Encoder(nn.Module):
         self.projection = nn.Linear(6, 2)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Encode (batch, 4, 3)."""
         states = self.embedding(values)
         for layer in self.layers:
             states = layer(states)
@@ -55,7 +53,6 @@ def encoder() -> Encoder:
 
 
 def train_a_little(encoder: nn.Module, values: torch.Tensor) -> None:
-    """Move the adapters away from zero."""
     for _ in range(3):
         encoder(values).square().sum().backward()
         for parameter in encoder.parameters():

@@ -28,12 +28,10 @@ class RedOfPhoto:
     """An image encoder whose input is the red of a photo's left and right end."""
 
     def preprocess(self, photo: Image.Image) -> torch.Tensor:
-        """Return (2,) numbers."""
         ends = [photo.getpixel((column, 0)) for column in (0, photo.width - 1)]
         return torch.tensor([end[0] for end in ends])  # type: ignore[index]
 
     def collate(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return (batch, 2) numbers."""
         return torch.stack(list(inputs))
 
 
@@ -41,7 +39,6 @@ class NumbersOfCaption:
     """A text encoder whose tokens are the numbers in a caption."""
 
     def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
-        """Return one row for each text."""
         assert truncate
         ids = torch.tensor(
             [[int(word) for word in text.split() if word.isdigit()] for text in texts]
@@ -49,7 +46,6 @@ class NumbersOfCaption:
         return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.ones_like(ids).bool())
 
     def count_too_long(self, texts: Sequence[str]) -> int:
-        """Return the number of texts that say that they are."""
         return sum("long" in text for text in texts)
 
 
@@ -62,7 +58,6 @@ class Seen(NamedTuple):
 
 
 def seen(batch: Batch) -> Seen:
-    """Read the numbers of a batch again."""
     assert isinstance(batch.images, torch.Tensor) and isinstance(batch.texts, TextBatch)
     captions = [tuple(row) for row in batch.texts.ids.tolist()]
     return Seen(batch.images[:, 0].tolist(), captions, batch.negatives.tolist())

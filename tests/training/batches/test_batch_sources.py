@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -120,25 +119,14 @@ def test_shares_put_together_are_the_whole_batch(photos: TrainingSet, world: int
         assert all(each.negatives == whole.negatives for each in parts)
 
 
-def test_stopping_early_leaves_no_thread(photos: TrainingSet) -> None:
-    before = threading.active_count()
-    batches = photos.batches(stage_of(4), "0").epoch(0)
-    next(batches)
-    assert threading.active_count() > before
-    batches.close()
-    assert threading.active_count() == before
-
-
 class TextsThemselves:
     """A text encoder whose input are the texts."""
 
     def preprocess(self, texts: list[str], *, truncate: bool) -> list[str]:
-        """Return the texts."""
         assert truncate
         return texts
 
     def count_too_long(self, texts: list[str]) -> int:  # noqa: ARG002
-        """Return 0."""
         return 0
 
 

@@ -87,7 +87,6 @@ def store_of(
 
 
 def encoded(model: AladinModel, photos: list[PhotoFile]) -> Features:
-    """The encoder's own output for the third photo mirrored, and the first one upright."""
     encoder = model.image.encoder
     both = ImageOps.mirror(read_image(photos[2])), read_image(photos[0])
     with torch.inference_mode():
@@ -332,22 +331,3 @@ def test_features_are_shared_only_if_they_are_computed_alike(
     assert len(alone) == 2
     assert all(map(torch.equal, alone, features("shared", "float32")))
     assert all(map(torch.equal, others, features("shared", precision, last_layers)))
-
-
-def test_auto_has_the_key_of_the_precision_that_it_stands_for(
-    photos: list[PhotoFile],
-    tmp_path: Path,
-    frozen_model: AladinModel,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def folders(cache: str, precision: Precision) -> set[str]:
-        store_of(photos, frozen_model, tmp_path / cache, precision).inputs_of(frozen_model)
-        return {each.name for each in (tmp_path / cache).iterdir()}
-
-    numerics = "aladin_training.parallel.numerics.has_fast_bfloat16"
-    plain = folders("a", "float32")
-    monkeypatch.setattr(numerics, lambda _: False)
-    assert folders("b", "auto") == plain
-    monkeypatch.setattr(numerics, lambda _: True)
-    assert folders("c", "auto") == folders("d", "bfloat16")
-    assert not folders("c", "auto") & plain

@@ -80,21 +80,6 @@ def test_the_verdict_on_a_claim_of_three_seeds(
     assert only.verdict == verdict
 
 
-def test_the_smallest_effect_is_in_the_unit_of_the_measure(
-    finished: ComparisonPlan, finish_run: FinishRun
-) -> None:
-    """The standard error of ±300 points a photo is 300 / sqrt(4) = 150."""
-    for seed in finished.seeds:
-        run = finished.run(finished.recipes[1], seed)
-        finish_run(run, **ALL_FOUND, ahead=2.0 + 0.001 * (seed - 1))
-    (by_rank,) = judged(finished, claimed("third", "base"))
-    (by_score,) = judged(finished, claimed("long", "base", measure="md"))
-    assert by_rank.found is not None
-    assert by_rank.found.smallest_effect == pytest.approx(300 + 0.8416 * 150, rel=0.03)
-    assert by_score.found is not None
-    assert 0.0005 < by_score.found.smallest_effect < 0.01
-
-
 def test_intervals_hold_for_all_claims_together(
     finished: ComparisonPlan, finish_run: FinishRun
 ) -> None:

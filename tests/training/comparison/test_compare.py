@@ -44,7 +44,6 @@ class Interrupt(NullProgress):
         self.states = states
 
     def advance(self, count: int = 1) -> None:  # noqa: ARG002
-        """Count states down."""
         self.states -= 1
         if self.states < 0:
             raise InterruptionError
@@ -80,7 +79,6 @@ def evaluation_of(run: PlannedRun, split: str = "val") -> RunEvaluation:
 
 
 def times_of(folder: Path, pattern: str = "*.*") -> Mapping[Path, int]:
-    """When each file was changed last."""
     return {file: file.stat().st_mtime_ns for file in folder.rglob(pattern)}
 
 

@@ -34,7 +34,6 @@ def run(plan: ComparisonPlan) -> PlannedRun:
 
 
 def plain(value: Any) -> Any:
-    """Any value of an evaluation as lists and dicts that can be compared."""
     if isinstance(value, Tensor):
         return value.tolist()
     if isinstance(value, dict):
@@ -79,36 +78,25 @@ def test_a_report_needs_no_weights(finish_run: FinishRun, run: PlannedRun) -> No
     assert finished_evaluation(run, "test") is None
 
 
-@pytest.mark.parametrize(
-    ("scores", "owners", "positive", "negative", "hardest"),
-    [
-        (
-            [[1.0, 0.75, -1.0], [-0.5, 0.1, 0.2]],
-            [0, 0, 1],
-            [1.0, 0.75, 0.2],
-            [-1.0, -0.5, 0.1],
-            [-0.5, 0.1, -1.0, -1.0, 0.1],  # of the three texts, then of the two photos
-        ),
-        ([[0.5, 0.25]], [0, 0], [0.5, 0.25], [], []),  # no query has a negative
-        ([[0.0, 0.0], [0.0, 0.0]], [0, 1], [0.0, 0.0], [0.0, 0.0], [0.0] * 4),
-    ],
-)
-def test_every_pair_is_counted_once_in_its_own_bin(
-    scores: list[list[float]],
-    owners: list[int],
-    positive: list[float],
-    negative: list[float],
-    hardest: list[float],
-) -> None:
-    histogram = score_histogram(torch.tensor(scores), torch.tensor(owners))
+def test_every_pair_is_counted_once_in_its_own_bin() -> None:
+    scores, owners = torch.tensor([[1.0, 0.75, -1.0], [-0.5, 0.1, 0.2]]), torch.tensor([0, 0, 1])
+    expected = {
+        "positive": [1.0, 0.75, 0.2],
+        "negative": [-1.0, -0.5, 0.1],
+        "hardest": [-0.5, 0.1, -1.0, -1.0, 0.1],  # of the three texts, then of the two photos
+    }
+    histogram = score_histogram(scores, owners)
     low, width = histogram.low, histogram.high - histogram.low
-    assert width > 0
     assert len(histogram.edges()) == BINS + 1
-    for kind, values in (("positive", positive), ("negative", negative), ("hardest", hardest)):
+    for kind, values in expected.items():
         counts = [0] * BINS
         for value in values:
             counts[min(int((value - low) / width * BINS + 1e-6), BINS - 1)] += 1
         assert getattr(histogram, kind).tolist() == counts
+    # Equal scores, and queries without a negative.
+    equal = score_histogram(torch.zeros(2, 2), torch.tensor([0, 1]))
+    assert equal.high > equal.low
+    assert not score_histogram(scores[:1, :2], owners[:2]).negative.any()
 
 
 PHOTOS, CAPTIONS = 60, 3
@@ -144,7 +132,6 @@ def evaluated(of: Tensor) -> RunEvaluation:
 
 
 def measured(measure: Measure, of: Tensor) -> float:
-    """The measure of one run, from its scores."""
     metrics = summarize(retrieval_ranks(of, OWNERS))
     if measure == "rsum":
         return metrics.rsum

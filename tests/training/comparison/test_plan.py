@@ -55,6 +55,10 @@ def test_a_folder_stands_for_its_recipes_in_order(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     single = tmp_path / "other" / "_single.toml"
     assert find_recipes([tmp_path, single]) == [tmp_path / "a.toml", tmp_path / "b.toml", single]
+    for name in "ab":
+        (tmp_path / f"{name}.toml").unlink()
+    with pytest.raises(ConfigError, match="no recipe"):
+        find_recipes([tmp_path])
 
 
 def test_a_file_with_variants_stands_for_all_of_them(recipe_path: Path, tmp_path: Path) -> None:
@@ -139,12 +143,6 @@ def test_names_that_make_no_comparison_are_refused(
         ComparisonPlan(tuple(map(variant, names)), baseline, (0,), "val", tmp_path)
 
 
-def test_folders_without_recipes_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "_base.toml").touch()
-    with pytest.raises(ConfigError, match="no recipe"):
-        find_recipes([tmp_path])
-
-
 def labels(runs: Sequence[PlannedRun | None]) -> list[str]:
     return [run.label for run in runs if run is not None]
 
@@ -207,7 +205,6 @@ def test_a_recipe_is_combined_with_every_value(recipe_path: Path) -> None:
 
 
 def recalls(r1: int) -> RetrievalMetrics:
-    """Recalls that differ in one number."""
     other = DirectionMetrics(r1=0.0, r5=0.0, r10=0.0, median_rank=1.0, mean_rank=1.0)
     return RetrievalMetrics(other._replace(r1=float(r1)), other)
 

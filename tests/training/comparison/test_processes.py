@@ -14,7 +14,6 @@ from aladin_network.types import Progress
 from aladin_training.comparison.processes import (
     RunProgress,
     RunState,
-    describe_error,
     run_in_processes,
 )
 
@@ -29,11 +28,9 @@ class Jobs:
         self.killed: list[int] = []
 
     def take(self) -> str | None:
-        """Return the next job."""
         return self.waiting.pop(0) if self.waiting else None
 
     def end(self, job: str) -> None:
-        """Keep what has ended."""
         self.ended.append(job)
 
 
@@ -41,7 +38,6 @@ class KillsIdleWorkers(Jobs):
     """Kills both workers once they have ended a job each, before it hands out the rest."""
 
     def take(self) -> str | None:
-        """Return the next job, or None until two have ended."""
         if len(self.waiting) == 2 and not self.killed:
             if len(self.ended) < 2:
                 return None
@@ -53,7 +49,6 @@ class KillsIdleWorkers(Jobs):
 
 
 def perform(job: str, progress: Progress) -> None:
-    """Do what the job's name says."""
     progress.start(10, "steps")
     progress.advance(3)
     if job == "mistaken":
@@ -106,10 +101,6 @@ def test_an_interruption_ends_the_processes() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_in_processes(perform, Jobs("endless"), 1, interrupt, interrupt)
     assert multiprocessing.active_children() == []
-
-
-def test_an_unforeseen_error_is_named() -> None:
-    assert describe_error(ValueError("odd")) == "ValueError: odd"
 
 
 def test_states_are_sent_once_a_second_with_the_steps_since_the_last(

@@ -88,35 +88,6 @@ def test_another_start_is_not_shared_and_another_recipe_s_run_does_not_count(
     assert comparison.summaries[1].runs == {}
 
 
-@pytest.mark.parametrize(
-    ("settings", "begins"),
-    [
-        (["stage.student.reset=[]"], {0: 300.0}),
-        # The start's result is of the validation split, the log's of the selection split.
-        (["stage.student.reset=[]", "data.selection=0.4"], {}),
-        (
-            [
-                "stage.student.reset=[]",
-                'stage.joint.tasks={"alignment": {"loss": "triplet"}}',
-            ],
-            {},
-        ),
-    ],
-    ids=["same score", "another split", "another score"],
-)
-def test_a_curve_begins_with_the_start_if_that_had_the_score_on_the_split(
-    settings: list[str],
-    begins: dict[int, float],
-    plan: ComparisonPlan,
-    variant: Callable[..., Recipe],
-    finish_run: FinishRun,
-) -> None:
-    plan = dataclasses.replace(plan, recipes=(variant("base", *settings),))
-    finish_run(plan.run(plan.recipes[0], 0), ALL, ALL[:4])
-    (summary,) = summarize_plan(plan, {}, {}).summaries
-    assert summary.runs[0].curve == begins | {2: 100.0, 4: 150.0}
-
-
 def test_curves_of_several_seeds_have_their_mean_at_every_point(
     plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: FinishRun
 ) -> None:

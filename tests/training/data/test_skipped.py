@@ -24,7 +24,6 @@ from tests.training.data.conftest import Build
 
 
 def read(source: Path, split: str | None = None) -> tuple[list[str], list[SkippedPhoto]]:
-    """Ids of the photos of a source, and what was skipped."""
     skipped: list[SkippedPhoto] = []
     records = iter_records(source, split, require_captions=False, on_skip=skipped.append)
     return [record.id for record in records], skipped
@@ -198,7 +197,6 @@ def test_a_stream_names_what_it_skips_once_when_it_counts(
 
 
 def lines_of(build: Build, bad: int, good: int, bad_line: str) -> Path:
-    """A JSONL whose bad lines come first."""
     used = [json.dumps({"id": str(n), "image": "a.png", "captions": ["a"]}) for n in range(good)]
     return build("data.jsonl", "\n".join([bad_line] * bad + used))
 

@@ -7,7 +7,6 @@ import re
 from random import Random
 
 import numpy as np
-import pytest
 
 from aladin_training.demo.captions import write_captions
 from aladin_training.demo.layout import COLOURS, SHAPES, Scene, SceneObject, deal_group
@@ -66,43 +65,18 @@ SCENE = Scene(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "holds"),
-    [
-        ("a red circle", True),
-        ("Red circle.", True),
-        ("circle", True),
-        ("red", True),
-        ("a large plain red circle", True),
-        ("a blue star with stripes", True),
-        ("stripes", True),
-        ("a red circle to the left of a striped star", True),
-        ("a red circle and a blue star in winter", True),
-        ("the snow", True),
-        ("a blue circle", False),
-        ("a small circle", False),
-        ("a red circle with stripes", False),
-        ("a red circle to the right of a blue star", False),
-        ("a circle and a circle", False),
-        ("a red circle on the beach", False),
-        ("a brown circle", False),
-        ("a red hexagon", False),
-    ],
-)
-def test_a_query_holds_if_all_its_words_are_true(text: str, holds: bool) -> None:
-    assert right_scenes([text], [SCENE]).tolist() == [[holds]]
-
-
 # A circle above a square, and left of it.
 TWO = (thing("circle", "red", 0.3, 0.3, "dotted"), thing("square", "blue", 0.7, 0.7, "checkered"))
 TRUE = """the circle over the square/the circle on top of the square/the circle above the square
 the square under the circle/the square beneath the circle/the square below the circle
 the circle left of the square/the square to the right of the circle/a huge circle/a large circle
-a spotted circle/a circle with dots/a square with a checker pattern/a checkered square"""
+a spotted circle/a circle with dots/a square with a checker pattern/a checkered square
+Red circle./circle/red/dots/a red circle and a blue square/the waves/a large dotted red circle"""
 FALSE = """the square over the circle/the square on top of the circle/the square above the circle
 the circle under the square/the circle beneath the square/the circle below the square
 the square left of the circle/the circle to the right of the square/a tiny circle/a little circle
-a striped circle/a square with dots/a circle with a checker pattern/a plain square"""
+a striped circle/a square with dots/a circle with a checker pattern/a plain square
+a blue circle/a circle and a circle/a red circle on the beach/a brown circle/a red hexagon"""
 PLACES = {
     **{"at the beach": "beach", "among the trees": "forest", "in the grass": "meadow"},
     **{"under the stars": "night", "on the waves": "sea", "in winter": "snow"},

@@ -71,12 +71,10 @@ def square(request: pytest.FixtureRequest) -> Batch:
 
 
 def every(**options: list[Any]) -> list[dict[str, Any]]:
-    """List all combinations of options."""
     return [dict(zip(options, each, strict=True)) for each in product(*options.values())]
 
 
 def agree(found: Tensor, expected: Tensor, inputs: list[Tensor], case: object) -> None:
-    """Compare two values and their gradients."""
     ours = torch.autograd.grad(found, inputs)
     theirs = torch.autograd.grad(expected, inputs, allow_unused=True, materialize_grads=True)
     for a, b in zip((found, *ours), (expected, *theirs), strict=True):

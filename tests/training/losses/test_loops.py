@@ -19,7 +19,6 @@ Pairs = tuple[Tensor, Tensor]
 
 
 def agree(found: Tensor, expected: Tensor, scores: Tensor) -> None:
-    """Compare two values and their gradients."""
     assert found.item() == pytest.approx(expected.item(), rel=1e-10, abs=1e-12)
     ours, theirs = (torch.autograd.grad(each, scores)[0] for each in (found, expected))
     torch.testing.assert_close(ours, theirs)

@@ -39,6 +39,8 @@ def path(tmp_path: Path, negatives: OfflineNegatives) -> Path:
 
 
 def test_a_file_comes_back_as_it_was(path: Path, negatives: OfflineNegatives) -> None:
+    anyone = dataclasses.replace(MINED_FROM, model_id=None)
+    assert load_negatives(path, anyone).mined_from == MINED_FROM
     loaded = load_negatives(path, MINED_FROM)
     assert loaded.mined_from == MINED_FROM
     for ours, theirs in ((loaded.texts, negatives.texts), (loaded.images, negatives.images)):
@@ -52,8 +54,6 @@ def test_a_file_comes_back_as_it_was(path: Path, negatives: OfflineNegatives) ->
     [
         ({"data": "f" * 64}, ["the data or its order: expected ffffffffffff, found dddddddddddd"]),
         ({"model_id": "f" * 64}, ["the model: expected ffffffffffff, found eeeeeeeeeeee"]),
-        ({"score": "alignment"}, ["the score: expected alignment, found matching"]),
-        ({"num_texts": 2}, ["texts for each photo: expected 2, found 3"]),
         ({"num_images": 9, "model_id": None}, ["images for each caption: expected 9, found 2"]),
         (
             {"data": "1", "model_id": "2", "score": "attention", "num_texts": 1, "num_images": 1},
@@ -70,11 +70,6 @@ def test_every_changed_fact_is_refused_and_named(
     assert len(refusal.value.differences) == len(differences)
     assert all(each in str(refusal.value) for each in (str(path), *differences))
     assert path.read_bytes() == before
-
-
-def test_lists_of_any_model_will_do_if_none_is_named(path: Path) -> None:
-    anyone = dataclasses.replace(MINED_FROM, model_id=None)
-    assert load_negatives(path, anyone).mined_from.model_id == "e" * 64
 
 
 def test_a_file_that_is_cut_or_changed_anywhere_is_refused(path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import aladin_training.batches.dataset
-from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.types import NullProgress, ScoreName
@@ -19,8 +18,7 @@ from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegative
 from aladin_training.config.defaults import Lists
 from aladin_training.data import Record, read_records
 from aladin_training.mining import miner as encodings
-from aladin_training.mining.miner import mine_file, mine_negatives
-from tests.training.mining.conftest import Recorder
+from aladin_training.mining.miner import mine_negatives
 
 
 @pytest.fixture
@@ -108,16 +106,3 @@ def test_what_cannot_be_mined_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=says):
         mine(model, prepare(records[:photos], model, tmp_path), lists)
-
-
-def test_a_given_progress_receives_every_unit(
-    records: list[Record], tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    progress, out = Recorder(), tmp_path / "negatives.safetensors"
-    checkpoint, lists = load_checkpoint(tiny_checkpoint), Lists("matching", 4, 2)
-    mine_file(checkpoint, records, out, cache=tmp_path / "c", lists=lists, progress=progress)
-    assert out.exists()
-    assert {(12, "photos"), (24, "captions")} <= set(progress.pieces)
-    assert progress.pieces[-1] == (12, "photos compared")
-    assert progress.done["photos compared"] == 12
-    assert progress.done["captions"] % 24 == 0

@@ -21,11 +21,6 @@ class Experiment(NamedTuple):
     command: str | None
     remark: str
 
-    @property
-    def figures(self) -> list[str]:
-        """Pictures of the report that the remark names."""
-        return re.findall(r"`figures/(\w+\.png)`", self.remark)
-
 
 def experiments() -> list[Experiment]:
     """Read the table of training/PAPERS.md: one command in backticks, or "none"."""
@@ -54,5 +49,4 @@ def commands() -> list[str]:
 
 
 def recipes_in(command: str) -> list[Path]:
-    """Return the recipes, and the folders of recipes, that a command names."""
     return [ROOT / word for word in shlex.split(command) if word.startswith("training/recipes/")]

@@ -20,7 +20,6 @@ OTHERS = ["a dog", "blue paint", "a bus", "an empty road"]
 
 
 def photos(count: int = 4, seed: int = 0) -> Tensor:
-    """Random preprocessed photos."""
     return torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
 
 
@@ -39,7 +38,6 @@ def batch_for(model: AladinModel) -> Batch:
 
 
 def several_captions(model: AladinModel, captions: list[str] = CAPTIONS) -> Batch:
-    """Photos with two captions each."""
     ids = torch.arange(len(captions) // 2)
     texts = model.text.encoder.preprocess(captions)
     return Batch(photos(len(ids)), texts, negative_mask(ids, ids.repeat_interleave(2)))

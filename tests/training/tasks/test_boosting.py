@@ -6,18 +6,15 @@ import copy
 
 import pytest
 import torch
-from torch import Tensor
 
 from aladin_network.model import AladinModel
 from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.stage import StageConfig, TaskConfig
 from aladin_training.losses.boosting import BoostingLoss
 from aladin_training.losses.listnet import ListNetLoss
-from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.triplet import TripletMarginLoss
 from aladin_training.tasks.frozen import MomentumAnchor, momentum
 from aladin_training.tasks.joint import JointTask, OnlineBranches
-from aladin_training.tasks.pair_tasks import BoostingTask, rank
 from aladin_training.tasks.scores import FrozenNetwork
 from tests.training.tasks.conftest import another, batch_for, scores_of, stage
 
@@ -50,34 +47,6 @@ def test_frozen_anchors_learn_nothing(model: AladinModel) -> None:
     assert all(value.grad is None for value in anchor.model.parameters())
     own = {id(value) for value in task.parameters()}
     assert not any(id(value) in own for value in anchor.model.parameters())
-
-
-class Scores:
-    """The scores of a batch, given outright."""
-
-    def __init__(self, scores: Tensor, negatives: Tensor, *anchors: Scores) -> None:
-        self._scores = scores
-        self.negatives = negatives
-        self.anchors = anchors
-
-    def of(self, score: str) -> Tensor:
-        assert score == "matching"
-        return self._scores
-
-
-@pytest.mark.parametrize("captions", [1, 2, 3])
-@pytest.mark.parametrize("hardest", [True, False])
-def test_boosting_an_anchor_without_opinion_is_the_triplet_loss(
-    captions: int, hardest: bool
-) -> None:
-    photos = torch.tensor([0, 1, 1, 2])
-    negatives = negative_mask(photos, photos.repeat_interleave(captions))
-    generator = torch.Generator().manual_seed(captions)
-    scores = torch.rand(negatives.shape, generator=generator, dtype=torch.float64)
-    task = BoostingTask(BoostingLoss("relative", hardest), "matching")
-    anchor = Scores(torch.zeros_like(scores), negatives)
-    loss = task(Scores(scores, negatives, anchor))  # type: ignore[arg-type]
-    torch.testing.assert_close(loss, rank(TripletMarginLoss(0.2, hardest), scores, negatives))
 
 
 def test_online_branches_are_boosted_by_those_before_them(model: AladinModel) -> None:

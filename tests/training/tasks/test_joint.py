@@ -25,7 +25,6 @@ DISTILLATION = TaskConfig(loss="listnet", weight=2.0)
 
 
 def touched(task: JointTask, batch: Batch | None = None) -> set[str | None]:
-    """The parts that get a gradient."""
     task(batch or batch_for(task.model)).total.backward()
     return {
         part_of(name)
@@ -68,14 +67,6 @@ def test_ranking_losses_train_their_own_head(
     assert touched(JointTask(model, stage({score: loss})).train()) == everything
 
 
-def test_distillation_alone_gives_the_alignment_head_no_gradient(model: AladinModel) -> None:
-    task = JointTask(model, stage({"distillation": DISTILLATION}))
-    parts = touched(task)
-    assert "alignment" not in parts
-    assert {"matching", "image_trunk", "text_trunk"} <= parts
-    assert task.stage.trained_scores == {"matching"}
-
-
 def test_only_the_chosen_parts_are_trained_and_the_rest_stays_in_evaluation_mode(
     model: AladinModel,
 ) -> None:
@@ -104,15 +95,6 @@ def test_matching_alone_computes_no_alignment(model: AladinModel) -> None:
     with unittest.mock.patch("aladin_network.model.alignment_scores") as alignment_scores:
         assert "alignment" not in touched(JointTask(model, stage({"matching": MATCHING})))
     alignment_scores.assert_not_called()
-
-
-def test_a_learnt_temperature_is_trained(model: AladinModel) -> None:
-    loss = TaskConfig(loss="infonce", options={"learnable": True})
-    task = JointTask(model, stage({"matching": loss}))
-    touched(task)
-    (temperature,) = task.terms["matching"].parameters()
-    assert temperature.grad is not None
-    assert float(temperature.grad.abs()) > 0
 
 
 def test_a_task_joins_after_its_epochs(model: AladinModel) -> None:

@@ -19,7 +19,6 @@ def encoded(values: npt.ArrayLike) -> str:
 
 
 def vectors(regions: int, numbers: int = 5, seed: int = 0) -> Array:
-    """Vectors of one photo."""
     return np.random.default_rng(seed).normal(size=(regions, numbers)).astype(np.float32)
 
 
@@ -41,7 +40,6 @@ def geometry(boxes: Array, width: int, height: int) -> Array:
 
 
 def write_lines(path: Path, rows: list[list[str]], *, lineidx: bool = False) -> Path:
-    """Write a table, and where its lines begin."""
     path.parent.mkdir(parents=True, exist_ok=True)
     starts: list[int] = []
     with path.open("wb") as file:

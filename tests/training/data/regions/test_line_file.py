@@ -43,35 +43,28 @@ def test_lines_are_those_that_were_written(
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("content", "lineidx", "reason"),
     [
-        (b"", r"a\.tsv: is empty"),
-        (b"1\tx\n2\n", r"a\.tsv:2: expected a photo's id and a tab, found b'2\\n'"),
-        (b"1\tx\n\n", r"a\.tsv:2: expected a photo's id and a tab"),
-        (b"1\tx\n2\ty\n1\tz\n", r"a\.tsv:3: the photo '1' repeats, it was first on line 1"),
-        (b"\xff\tx\n", r"a\.tsv:1: the id b'\\xff' is not UTF-8"),
+        (b"", None, r"a\.tsv: is empty"),
+        (b"1\tx\n2\n", None, r"a\.tsv:2: expected a photo's id and a tab, found b'2\\n'"),
+        (b"1\tx\n\n", None, r"a\.tsv:2: expected a photo's id and a tab"),
+        (b"1\tx\n2\ty\n1\tz\n", None, r"a\.tsv:3: the photo '1' repeats, .* first on line 1"),
+        (b"\xff\tx\n", None, r"a\.tsv:1: the id b'\\xff' is not UTF-8"),
+        (None, "0\n7\nx\n", r"a\.lineidx:3: expected a whole number, found b'x"),
+        (None, "1\n", r"a\.lineidx:1: no line of a\.tsv \(\d+ bytes\) begins at byte 1; delete"),
+        (None, "0\n5\n", r"a\.lineidx:2: no line of a\.tsv \(\d+ bytes\) begins at byte 5"),
+        (None, "0\n0\n", r"a\.lineidx:2: no line .* begins at byte 0"),
+        (None, "0\n999999\n", r"a\.lineidx:2: no line .* begins at byte 999999"),
     ],
 )
-def test_lines_without_a_key_of_their_own(tmp_path: Path, content: bytes, reason: str) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=reason):
-        LineFile(path)
-
-
-@pytest.mark.parametrize(
-    ("lineidx", "reason"),
-    [
-        ("0\n7\nx\n", r"a\.lineidx:3: expected a whole number, found b'x"),
-        ("1\n", r"a\.lineidx:1: no line of a\.tsv \(\d+ bytes\) begins at byte 1; delete"),
-        ("0\n5\n", r"a\.lineidx:2: no line of a\.tsv \(\d+ bytes\) begins at byte 5"),
-        ("0\n0\n", r"a\.lineidx:2: no line .* begins at byte 0"),
-        ("0\n999999\n", r"a\.lineidx:2: no line .* begins at byte 999999"),
-    ],
-)
-def test_a_lineidx_of_another_file(tmp_path: Path, lineidx: str, reason: str) -> None:
+def test_lines_without_a_key_and_a_lineidx_of_another_file_are_refused(
+    tmp_path: Path, content: bytes | None, lineidx: str | None, reason: str
+) -> None:
     path = write_lines(tmp_path / "a.tsv", ROWS)
-    path.with_suffix(".lineidx").write_text(lineidx)
+    if content is not None:
+        path.write_bytes(content)
+    if lineidx is not None:
+        path.with_suffix(".lineidx").write_text(lineidx)
     with pytest.raises(DataError, match=reason):
         LineFile(path)
 
