@@ -33,10 +33,7 @@ def test_the_interpreter_has_no_objects_to_search_for_cycles_at_exit(
         # A user can fix these.
         (errors.ConfigError("unknown key"), 2, "unknown key"),
         (errors.DataError("a.jsonl", 3, "not JSON"), 2, "not JSON"),
-        (errors.ImageTooLargeError("a.png", "too many pixels"), 2, "too many pixels"),
-        (errors.CheckpointError("missing"), 2, "missing"),
         (errors.UnknownItemError("images", "x"), 2, "'x'"),
-        (errors.IndexNotReadyError("none"), 2, "none"),
         (errors.IndexMismatchError("model", "a", "b"), 2, "model"),
         (errors.InputError("a\n  b\tc"), 2, "a b c"),
         (FileNotFoundError(errno.ENOENT, "None", "/x"), 2, "cannot read or write /x: None"),
@@ -45,7 +42,6 @@ def test_the_interpreter_has_no_objects_to_search_for_cycles_at_exit(
         (PermissionError(errno.EACCES, "Denied", b"/a"), 1, "cannot read or write /a: Denied"),
         (OSError(errno.EROFS, "Read-only", "/a"), 1, "cannot write to /a: Read-only"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "No space left on device"),
-        (OSError("only words"), 1, "only words"),
         (OSError(), 1, "OSError:  (use --debug for a traceback)"),
         (errors.IndexCorruptError("tokens.npy", "changed"), 1, "tokens.npy"),
         (errors.NonFiniteLossError("teacher", 3, float("nan")), 1, "teacher"),

@@ -100,31 +100,6 @@ class Receiving:
         return await until_disconnect(cast(Request, self), work)
 
 
-async def test_results_and_errors_of_the_work_come_through() -> None:
-    request, error = Receiving(), ValueError("of the work")
-
-    async def fail() -> None:
-        raise error
-
-    assert await request.awaiting(asyncio.sleep(0, 7)) == 7
-    with pytest.raises(ValueError, match="of the work"):
-        await request.awaiting(fail())
-    # Whoever hangs up afterwards cancels nothing.
-    request.hang_up.set()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-
-
-async def test_a_cancelled_wait_is_no_disconnect() -> None:
-    work = Work()
-    task = asyncio.create_task(Receiving().awaiting(work.run()))
-    await work.begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert work.cancelled.is_set()
-
-
 async def test_who_hangs_up_in_the_moment_of_the_answer_cancels_nothing() -> None:
     request = Receiving()
     listeners: list[asyncio.Task[object]] = []

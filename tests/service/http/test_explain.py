@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -10,13 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
-from PIL import ExifTags, Image
 
 from aladin_index.building.builder import build_index
 from aladin_network.photos.decoding import decode_image
 from aladin_service.evidence.png import ExplainedPair, read_evidence
 from aladin_service.item_sources import image_items, text_items
-from tests.service.http.conftest import Encoded, Service, b64
+from tests.service.http.conftest import Service, b64
 
 pytestmark = pytest.mark.anyio
 
@@ -140,21 +138,6 @@ async def test_a_text_is_compared_with_the_regions_inside_a_box(
     assert (maps["query_regions"], maps["found"], hit["found"]) == (None, None, None)
     assert pair.box == pytest.approx(BOX)
     assert_told(pair, maps | {"words": []}, hit)
-
-
-async def test_a_photo_is_drawn_upright(
-    client: httpx.AsyncClient, query_photo: Image.Image, encoded: Encoded
-) -> None:
-    lying = query_photo.transpose(Image.Transpose.ROTATE_90)
-    exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = 6  # turn it by 90 degrees to the right
-    drawings = [
-        await client.post("/v1/explain.png", files={"image": file}, data={"id": "plain#0"})
-        for file in (encoded(query_photo), encoded(lying, exif=exif), encoded(lying))
-    ]
-    upright, turned, as_it_lies = (Image.open(io.BytesIO(each.content)) for each in drawings)
-    assert turned.tobytes() == upright.tobytes()
-    assert as_it_lies.size != upright.size
 
 
 async def test_where_a_photo_is_gone_the_regions_are_drawn_all_the_same(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import shutil
@@ -52,38 +53,6 @@ async def test_items_and_their_photos_are_found_by_any_id(
             assert (picture.format, max(picture.size)) == ("JPEG", 24)
     slashes = await client.get("/v1/items/images/dogs/red%231")
     assert slashes.json()["id"] == "dogs/red#1"
-
-
-async def test_a_photo_that_is_gone_says_nothing_of_where_it_was(
-    service: Service, tiny_checkpoint: Path, data_file: Path, tmp_path: Path
-) -> None:
-    photo = tmp_path / "secret-place" / "photo.png"
-    photo.parent.mkdir()
-    shutil.copy(data_file.parent / "photo-0.png", photo)
-    item = ImageItem(id="gone", path=photo, uri="gone.png")
-    build_index(tiny_checkpoint, tmp_path / "index", [item], None)
-    photo.unlink()
-    async with service(index=tmp_path / "index") as client:
-        for params in ({}, {"size": 32}):
-            refused = await client.get("/v1/images/gone", params=params)
-            assert told(refused)[:2] == (404, "photo_gone")
-            assert "secret-place" not in refused.text
-        no_texts = await client.post("/v1/search/texts", json={"text": "a dog"})
-        assert told(no_texts)[:2] == (404, "no_such_target")
-        assert (await client.get("/v1/index")).json()["texts"] is None
-
-
-async def test_an_index_from_elsewhere_leads_nowhere_else(
-    service: Service, index: Path, data_file: Path
-) -> None:
-    shutil.copy(data_file.parent / "photo-0.png", index.parent / "outside.png")
-    with closing(sqlite3.connect(index / "generations/000001/images/items.sqlite")) as items:
-        items.execute("UPDATE items SET path = '../outside.png' WHERE id = 'plain'")
-        items.commit()
-    async with service(index=index) as client:
-        for params in ({}, {"size": 32}):
-            refused = await client.get("/v1/images/plain", params=params)
-            assert told(refused)[:2] == (404, "photo_gone")
 
 
 async def test_pages_lead_through_all_items(
@@ -214,3 +183,26 @@ async def test_the_index_says_how_many_are_left_out_and_why_and_names_no_folder(
         "other_files": {"videos": 8},
         "not_followed": "it was killed",
     }
+
+
+async def test_a_photo_that_is_gone_or_elsewhere_is_not_served_and_its_place_not_told(
+    service: Service, tiny_checkpoint: Path, data_file: Path, tmp_path: Path
+) -> None:
+    photo, index = tmp_path / "secret-place" / "photo.png", tmp_path / "index"
+    photo.parent.mkdir()
+    shutil.copy(data_file.parent / "photo-0.png", photo)
+    shutil.copy(photo, tmp_path / "outside.png")
+    items = [ImageItem(id=name, path=photo, uri="a.png") for name in ("gone", "elsewhere")]
+    build_index(tiny_checkpoint, index, items, None)
+    photo.unlink()
+    with closing(sqlite3.connect(index / "generations/000001/images/items.sqlite")) as rows:
+        rows.execute("UPDATE items SET path = '../outside.png' WHERE id = 'elsewhere'")
+        rows.commit()
+    async with service(index=index) as client:
+        for name, params in itertools.product(("gone", "elsewhere"), ({}, {"size": 32})):
+            refused = await client.get(f"/v1/images/{name}", params=params)
+            assert told(refused)[:2] == (404, "photo_gone")
+            assert "secret-place" not in refused.text
+        no_texts = await client.post("/v1/search/texts", json={"text": "a dog"})
+        assert told(no_texts)[:2] == (404, "no_such_target")
+        assert (await client.get("/v1/index")).json()["texts"] is None

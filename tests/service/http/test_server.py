@@ -108,11 +108,3 @@ def test_a_client_that_hangs_up_in_the_middle_harms_nobody(server: Served) -> No
     good = httpx.post(path, json={"text": "a dog"})
     assert (good.status_code, bool(good.headers["X-Request-ID"])) == (200, True)
     assert server.process.poll() is None
-
-
-def test_the_log_names_the_page_first_and_the_description_second(server: Served) -> None:
-    log = server.log.read_text(encoding="utf-8")
-    assert httpx.get(server.url).headers["content-type"].startswith("text/html")
-    (line,) = [line for line in log.splitlines() if "search page: " in line]
-    assert line.endswith(f"search page: {server.url}; HTTP API: {server.url}/docs")
-    assert f"listening on {server.url}" in log
