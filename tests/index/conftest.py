@@ -16,17 +16,16 @@ from aladin_index.ann.file import write_ann
 from aladin_index.building.builder import build_index
 from aladin_index.encode.encoded import ItemBatch
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
+from aladin_index.format.layout import ANN
 from aladin_index.format.manifest import AnnEntry, CollectionEntry
-from aladin_index.format.npy import write_npy
+from aladin_index.generations.collection_writer import CollectionSource, write_collection
 from aladin_index.generations.reader import SearchIndex, open_collection, open_index
 from aladin_index.generations.writer import GoingLive
-from aladin_index.items.tables import StoredItem, write_items
+from aladin_index.items.tables import StoredItem
 from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
 from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_network.types import TARGETS, NullProgress, TokenDtype
 from tests.index.corrections import correction_of
@@ -148,40 +147,28 @@ def make_collection(tmp_path: Path) -> Iterator[MakeCollection]:
         factory: str = "Flat",
         search_width: int | None = None,
         oversample: float = 1.0,
-        dtype: str = "float16",
-        metadata: Sequence[dict[str, Any]] | None = None,
+        dtype: TokenDtype = "float16",
     ) -> StoredCollection:
         folder = tmp_path / f"generation {len(collections)}"
-        place = folder / "images"
-        place.mkdir(parents=True)
         count, dim = embeddings.shape
         if tokens is None:
             tokens = [np.zeros((1, 4), dtype=np.float32)] * count
         flat = np.concatenate(tokens).astype(np.float32)
-        codec = TokenCodec.train(dtype, flat)  # type: ignore[arg-type]
-        packed = codec.pack(flat)
-        lengths = [len(each) for each in tokens]
-        write_npy(place / EMBEDDINGS, np.float32, (count, dim), [embeddings])
-        for array in codec.arrays:
-            values = getattr(packed, array.field)
-            write_npy(place / FILE_OF[array.field], array.dtype, values.shape, [values])
-        if codec.centroids is not None:
-            np.save(place / CENTROIDS, codec.centroids)
-        write_npy(place / OFFSETS, np.int64, (count + 1,), [np.cumsum([0, *lengths])])
-        described = [{}] * count if metadata is None else metadata
-        nothing = [None] * 6
-        items = (
-            StoredItem(row, f"item {row}", *nothing, each) for row, each in enumerate(described)
-        )
-        write_items(place / ITEMS, items)
-        write_ann(place / ANN, build_ann(factory, embeddings, NullProgress()))
+        codec = TokenCodec.train(dtype, flat)
+        items = [StoredItem(row, f"item {row}", *[None] * 6, metadata={}) for row in range(count)]
+        lengths = np.array([len(each) for each in tokens])
+        part = ItemBatch(items, embeddings, codec.pack(flat), lengths)
+        source = CollectionSource(embedding_dim=dim, codec=codec, parts=[part])
+        (folder / "images").mkdir(parents=True)
+        write_collection(folder / "images", "images", source, None, None, NullProgress())
+        write_ann(folder / "images" / ANN, build_ann(factory, embeddings, NullProgress()))
         entry = CollectionEntry(
             count=count,
             skipped=0,
             embedding_dim=dim,
             token_dim=flat.shape[1],
             token_count=len(flat),
-            token_dtype=dtype,  # type: ignore[arg-type]
+            token_dtype=dtype,
             ann=AnnEntry(
                 factory=factory,
                 search_width=search_width,

@@ -55,9 +55,10 @@ def test_of_what_was_built_and_what_was_added_in_both_directions(
         add_items(writer, model, "images", images[12:], AddSettings())
         add_items(writer, model, "texts", texts[8:], AddSettings())
         searcher = TwoStageSearcher(index)
-        for query, modality, target, text, size_px in asked:
+        for number, (query, modality, target, text, size_px) in enumerate(asked):
             collection = index.collection(target)
             options = {"k": 100, "explain": True, "text": text, "size_px": size_px}
+            options["rerank"] = number % 2 == 0
             found = run_search(searcher, query, modality, target, **options)
             assert len(found.hits) == (23 if target == "images" else 16)
             for hit in found.hits:
@@ -69,7 +70,11 @@ def test_of_what_was_built_and_what_was_added_in_both_directions(
                 sizes = sum(abs(entry.score) for entry in evidence)
                 for entry in evidence:
                     assert entry.share == pytest.approx(entry.score / sizes)
+                    assert (text or hit.text or "")[entry.start : entry.end] == entry.token
                     assert target == "images" or (entry.box is None) == (size_px is None)
+                    row, column = divmod(entry.region, 4)  # the photo is squashed into 4 x 4 cells
+                    cell = (column / 4, row / 4, (column + 1) / 4, (row + 1) / 4)
+                    assert entry.box in (None, pytest.approx(cell))
                 # A pair alone scores as in a search.
                 pair = score_pair(model, Term(query, modality, text, size_px), collection, item)
                 assert pair.match == pytest.approx(hit.stages.match.score, abs=1e-6)

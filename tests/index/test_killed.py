@@ -19,12 +19,7 @@ from aladin_index.settings import BuildSettings
 from aladin_index.upgrade.run import upgrade_index
 from aladin_network.checkpoint_files import read_model_id
 from tests.index.killed import TEXTS, UPGRADE_SETTINGS, photo_items
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+from tests.index.written import file_bytes
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +56,13 @@ def test_a_killed_build_resumes_to_the_same_files(
     # Of this process: other hashes of strings, and other shards, change nothing.
     settings = BuildSettings(shards=2, batch_size=2, token_dtype="4bit")
     build_index(tiny_checkpoint, tmp_path / "index", photo_items(photos), TEXTS, settings)
-    expected = content(tmp_path / "index")
+    expected = file_bytes(tmp_path / "index")
     assert "generations/000001/images/ann.faiss" in expected
     assert "generations/000001/images/centroids.npy" in expected
     builds = [root for root in killed if root.name.startswith("build")]
     assert len(builds) == 6
     for root in builds:
-        found = content(root)
+        found = file_bytes(root)
         assert found.keys() == expected.keys(), root
         assert [file for file in expected if found[file] != expected[file]] == [], root
 
@@ -77,7 +72,7 @@ def test_a_killed_upgrade_resumes_to_the_same_generation_and_keeps_changes(
 ) -> None:
     unbroken = Path(shutil.copytree(published, tmp_path / "unbroken"))
     upgrade_index(unbroken, new_checkpoint, UPGRADE_SETTINGS)
-    expected, new_id = content(generation_folder(unbroken, 2)), read_model_id(new_checkpoint)
+    expected, new_id = file_bytes(generation_folder(unbroken, 2)), read_model_id(new_checkpoint)
     with open_index(unbroken) as index:
         first = np.array(index.collection("texts").embedding(0))
     upgrades = [root for root in killed if not root.name.startswith("build")]
@@ -86,7 +81,7 @@ def test_a_killed_upgrade_resumes_to_the_same_generation_and_keeps_changes(
         assert read_manifest(generation_folder(root, 2)).model.id == new_id, root
         assert not (root / UPGRADE).exists(), root
         if root.name.startswith("alone"):
-            assert content(generation_folder(root, 2)) == expected, root
+            assert file_bytes(generation_folder(root, 2)) == expected, root
             continue
         with open_index(root) as index:
             collection = index.collection("texts")

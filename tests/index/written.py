@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,16 +76,30 @@ def write_index(
         return write_generation(root, generation)
 
 
-def contents(root: Path, target: Target = "images") -> dict[str, tuple[Any, ...]]:
-    """All live items of an index, by rows: what was said of each, embedding and tokens."""
+class Held(NamedTuple):
+    """What the live generation says of an item, whose row is 0 here."""
+
+    item: StoredItem
+    embedding: list[float]
+    tokens: list[list[float]]
+
+
+def contents(root: Path, target: Target = "images") -> dict[str, Held]:
+    """Return what an index says of each live item, in the order of their rows."""
     with open_index(root, encodes=False) as index:
         collection = index.collection(target)
         rows = sorted(collection.items.ids(), key=lambda entry: entry[1])
         return {
-            item_id: (
+            item_id: Held(
                 collection.items.by_rows([row])[0]._replace(row=0),
                 collection.embedding(row).tolist(),
                 collection.tokens(row).tolist(),
             )
             for item_id, row in rows
         }
+
+
+def file_bytes(folder: Path) -> dict[str, bytes]:
+    """Return every file below a folder by its path there."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -41,6 +41,7 @@ from aladin_network.errors import (
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import NullProgress
+from tests.index.written import contents, file_bytes
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=3)
 
@@ -110,12 +111,6 @@ def left_behind(out: Path) -> list[str]:
     return [path.name for path in there if path.name not in known]
 
 
-def ids(out: Path) -> list[str]:
-    with open_index(out) as opened:
-        collection = opened.collection("images")
-        return [item.id for item in collection.items.by_rows(range(collection.entry.count))]
-
-
 def test_broken_items_among_good_ones_are_left_out_and_named(
     tmp_path: Path, out: Path, build: Build, images: list[ImageItem]
 ) -> None:
@@ -143,7 +138,7 @@ def test_broken_items_among_good_ones_are_left_out_and_named(
     assert skipped.keys() == {*reasons, "blank"}
     assert all(reason in skipped[name] for name, reason in reasons.items())
     assert skipped["blank"] == "the text is empty"
-    assert ids(out) == [item.id for item in images[:5]]
+    assert list(contents(out)) == [item.id for item in images[:5]]
     manifest = read_manifest(generation_folder(out, 1))
     assert manifest.images and manifest.texts
     assert (manifest.images.skipped, manifest.texts.skipped) == (5, 1)
@@ -211,7 +206,7 @@ def test_a_rebuild_adds_a_generation(out: Path, build: Build, images: list[Image
     before = open_index(out)
     assert build(images[:9]).generation == 2
     assert published_generations(out) == [1, 2]
-    assert len(ids(out)) == 9
+    assert len(contents(out)) == 9
     assert before.collection("images").items.by_rows([3])[0].id == images[3].id
     before.close()
     # The index needs nothing else: the copy of the model is the one to build with.
@@ -257,7 +252,7 @@ def test_resuming_goes_on_where_the_build_stopped(
     assert ["photos", len(images) - 6, len(images) - 6] in progress.pieces
     assert progress.notes["resumed_after"] == 6
     assert seen == [written] * 4  # photos listed, photos, images written, vectors
-    assert len(ids(out)) == len(images)
+    assert len(contents(out)) == len(images)
     again = build(images, shards=1, resume=True)
     assert (again.generation, again.counts) == (1, report.counts)  # there is nothing left to do
 
@@ -272,8 +267,7 @@ def test_shards_and_readers_change_nothing(
         out = tmp_path / str(shards)
         settings: dict[str, Any] = {"readers": readers, "token_dtype": "4bit", "shard_items": None}
         build(iter(photos), iter(texts), out=out, shards=shards, **settings)
-        files = [path for path in out.rglob("*") if path.is_file()]
-        found.append({str(path.relative_to(out)): path.read_bytes() for path in files})
+        found.append(file_bytes(out))
     assert found[0] == found[1] == found[2]
 
 
@@ -294,7 +288,7 @@ def test_a_build_beside_which_another_generation_came_is_not_taken_for_it(
     build(images[:3] if done else images, resume=True)
     # One that is done is not made live over a later one.
     assert live_generation(out) == (2 if done else 3)
-    assert len(ids(out)) == (3 if done else len(images))
+    assert len(contents(out)) == (3 if done else len(images))
     assert left_behind(out) == []
 
 
@@ -335,10 +329,10 @@ def test_a_full_disk_leaves_the_old_generation_live(
         with pytest.raises(IndexWriteError, match="No space left on device; the live generation"):
             build(images)
     assert live_generation(out) == 1
-    assert ids(out) == [item.id for item in images[:3]]
+    assert list(contents(out)) == [item.id for item in images[:3]]
     verify_index(out)
     assert build(images, resume=True).generation == 2
-    assert len(ids(out)) == len(images)
+    assert len(contents(out)) == len(images)
 
 
 def test_one_builder_at_a_time(out: Path, build: Build) -> None:

@@ -4,6 +4,7 @@ import fcntl
 import shutil
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -192,18 +193,16 @@ def test_threads_and_writers_take_turns(root: Path) -> None:
     added: list[str] = []
     refused: list[str] = []
 
-    def work(writer: ChangesWriter, seed: int) -> None:
+    def work(seed: int) -> None:
+        writer = writers[seed % 2]
         for number in np.random.default_rng(seed).permutation(20).tolist():
             try:
                 added.extend(writer.add("images", made_up([f"i{number}"]), "error").ids["added"])
             except DuplicateItemError as error:
                 refused.append(error.item_id)
 
-    threads = [threading.Thread(target=work, args=(writers[seed % 2], seed)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     for writer in writers:
         writer.close()
     assert sorted(added) == sorted(f"i{n}" for n in range(20))

@@ -6,7 +6,6 @@ Only what the pool uses of Ray is there, with Ray's own errors and meaning.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -155,9 +154,3 @@ def fake_ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 @pytest.fixture
 def make_task_error() -> Callable[[Exception], Exception]:
     return task_error
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -174,17 +174,6 @@ def test_workers_that_do_not_start_end_the_build(
             assert run(pool) == EXPECTED
 
 
-def test_a_worker_that_cannot_be_used_is_refused(fake_ray: Any, make_pool: MakePool) -> None:
-    def check(facts: WorkerFacts) -> None:
-        raise ClusterError(f"{facts.host} is of another kind")
-
-    pool = make_pool(check)
-    with pytest.raises(ClusterError, match="node is of another kind"):
-        run(pool)
-    pool.close()
-    assert sorted(fake_ray.killed) == [0, 1]
-
-
 def test_without_a_node_the_wait_ends(fake_ray: Any, make_pool: MakePool) -> None:
     fake_ray.node_cpus = []
     with pytest.raises(

@@ -21,7 +21,7 @@ from aladin_index.format.layout import BUILD
 from aladin_index.settings import BuildSettings
 from aladin_network.types import NullProgress
 from benchmarks.lib.ray_nodes import RayNodes
-from tests.index.cluster.conftest import content
+from tests.index.written import file_bytes
 
 pytestmark = pytest.mark.cluster
 
@@ -83,7 +83,7 @@ def alone(
     out = tmp_path_factory.mktemp("alone") / "index"
     settings = BuildSettings(shards=1, batch_size=2, token_dtype="4bit")
     build_index(tiny_checkpoint, out, photos, texts, settings)
-    return content(out)
+    return file_bytes(out)
 
 
 def test_a_node_is_killed_half_way_and_the_index_is_the_same(
@@ -106,7 +106,7 @@ def test_a_node_is_killed_half_way_and_the_index_is_the_same(
     assert watch.notes["workers"] == 1
     assert report.counts == {"images": 39, "texts": 16}
     assert [entry.id for entry in report.skipped] == ["05"]
-    assert content(tmp_path) == alone
+    assert file_bytes(tmp_path) == alone
     nodes.add(cpus=1)
 
 
@@ -132,7 +132,7 @@ def test_a_build_that_was_cut_short_goes_on_elsewhere(
     assert list(nodes.temporary.glob("aladin-*")) == []
     settings = BuildSettings(batch_size=2, token_dtype="4bit", resume=True)
     build_index(tiny_checkpoint, tmp_path, photos, texts, settings)
-    assert content(tmp_path) == alone
+    assert file_bytes(tmp_path) == alone
 
 
 def test_the_command_line_builds_on_the_nodes(
@@ -158,5 +158,5 @@ def test_the_command_line_builds_on_the_nodes(
         said[name] = done.stdout.replace(f"/{name}:", "/index:")
     # Nothing of Ray's own words is among the data.
     assert said["node"] == said["client"] == said["alone"]
-    assert content(tmp_path / "node") == content(tmp_path / "alone")
-    assert content(tmp_path / "client") == content(tmp_path / "alone")
+    assert file_bytes(tmp_path / "node") == file_bytes(tmp_path / "alone")
+    assert file_bytes(tmp_path / "client") == file_bytes(tmp_path / "alone")

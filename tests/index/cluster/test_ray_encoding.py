@@ -15,9 +15,9 @@ from aladin_index.cluster.ray_encoding import ray_encoding
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import BUILD, published_generations
 from aladin_index.settings import BuildSettings
-from aladin_network.errors import ClusterError, InputError
+from aladin_network.errors import ClusterError
 from aladin_network.types import NullProgress
-from tests.index.cluster.conftest import content
+from tests.index.written import file_bytes
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=2, ann="exact")
 
@@ -75,7 +75,7 @@ def test_an_index_of_many_nodes_is_that_of_one_machine(
 ) -> None:
     progress = Recorder()
     report = build(tmp_path / "nodes", fake_ray, progress)
-    assert content(tmp_path / "nodes") == content(alone)
+    assert file_bytes(tmp_path / "nodes") == file_bytes(alone)
     assert report.counts == {"images": 23, "texts": 16}
     assert [entry.id for entry in report.skipped] == ["gone"]
     assert len(fake_ray.encoded_by) == 6 + 4
@@ -98,25 +98,12 @@ def test_a_build_goes_on_with_nodes_or_without(
     progress = Recorder()
     build(tmp_path / "cut", order[1], progress, resume=True)
     assert progress.notes["resumed_after"] == 4 * shards
-    assert content(tmp_path / "cut") == content(alone)
+    assert file_bytes(tmp_path / "cut") == file_bytes(alone)
 
 
 def test_a_finished_build_starts_no_worker(fake_ray: Any, build: Build, alone: Path) -> None:
     assert build(alone, fake_ray, resume=True).generation == 1
     assert fake_ray.actors == []
-
-
-def test_none_that_can_be_used_is_refused_as_on_one_machine(
-    tmp_path: Path, fake_ray: Any, tiny_checkpoint: Path
-) -> None:
-    items = [ImageItem(id=name, path=tmp_path / name, uri=name) for name in ("a", "b")]
-    with (
-        ray_encoding(fake_ray, tiny_checkpoint, SETTINGS, WorkerSettings()) as encoding,
-        pytest.raises(InputError, match=r"images: none of 2 could be used, e\.g\. 'a': .*No such"),
-    ):
-        build_index(
-            tiny_checkpoint, tmp_path / "index", items, None, SETTINGS, None, None, encoding
-        )
 
 
 def test_a_node_with_other_packages_is_refused(
@@ -128,6 +115,7 @@ def test_a_node_with_other_packages_is_refused(
     with pytest.raises(ClusterError, match=message):
         build(tmp_path / "index", fake_ray)
     assert published_generations(tmp_path / "index") == []
+    assert sorted(fake_ray.killed) == [0, 1]
 
 
 def test_a_node_without_the_photos_is_refused_and_leaves_none_out(
@@ -149,4 +137,4 @@ def test_a_node_without_the_photos_is_refused_and_leaves_none_out(
     assert not (tmp_path / "index" / BUILD / "images" / "shard-00002").exists()
     fake_ray.get = get
     build(tmp_path / "index", fake_ray, resume=True)  # on nodes that have them
-    assert content(tmp_path / "index") == content(alone)
+    assert file_bytes(tmp_path / "index") == file_bytes(alone)

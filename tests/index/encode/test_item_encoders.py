@@ -9,8 +9,8 @@ from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import EncodeSettings
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.errors import ImageError, InputError
-from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.errors import ImageError
+from aladin_network.inference import encode_photos
 from aladin_network.photos.decoding import read_image
 
 
@@ -58,18 +58,6 @@ def test_a_photo_that_is_cut_short_is_encoded_and_its_metadata_say_so(
             prepared = encoder.decode(each, encoder.read(each))
             assert prepared.metadata == expected | {"damage": "cut short at its end"}
             assert len(encoder.encode([prepared]).embedding) == 1
-
-
-def test_texts_are_checked_and_encoded(tiny_checkpoint: Path, texts: list[TextItem]) -> None:
-    model = load_checkpoint(tiny_checkpoint).model
-    encoder = item_encoder("texts", model, EncodeSettings())
-    prepared = [encoder.decode(item, encoder.read(item)) for item in texts[:3]]
-    assert [each.size_px for each in prepared] == [None] * 3
-    expected = encode_texts(model, [item.text for item in texts[:3]])
-    found = encoder.encode(prepared).embedding
-    np.testing.assert_allclose(found, expected.embedding, atol=1e-6)
-    with pytest.raises(InputError, match="the text is empty"):
-        encoder.decode(texts[0], " ")
 
 
 @pytest.mark.gpu

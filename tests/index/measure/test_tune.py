@@ -75,28 +75,6 @@ def test_the_new_generation_is_searched_as_was_found_best(index_copy: Path) -> N
         assert result.candidates == index.manifest.candidates("images")
 
 
-def test_agreement_with_the_served_exhaustive_order(index_copy: Path) -> None:
-    report = tune_index(index_copy, TuneOptions(fidelity=0.8, at=3, num_queries=50))
-    tuning = report.collections["images"].tuning
-    assert tuning is not None
-    shares = []
-    with open_index(index_copy) as index:
-        searcher = TwoStageSearcher(index)
-        for number in range(16):
-            query, _ = searcher.stored_query(f"text {number}")[:2]
-            tops = [
-                {
-                    hit.id
-                    for hit in run_search(
-                        searcher, query, "text", "images", k=3, candidates=candidates
-                    ).hits
-                }
-                for candidates in (23, tuning.candidates)
-            ]
-            shares.append(len(tops[0] & tops[1]) / 3)
-    assert np.mean(shares) == pytest.approx(tuning.fidelity)
-
-
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_files_are_shared_or_copied_and_the_old_generation_stays(
     index_copy: Path, monkeypatch: pytest.MonkeyPatch, is_shared: bool

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -181,15 +181,12 @@ def test_work_is_expected_to_take_what_was_measured(
 def test_threads_may_measure_at_the_same_time() -> None:
     times = TimesBySize()
 
-    def measure() -> None:
+    def measure(_: int) -> None:
         for number in range(2000):
             size = 1 + number % 50
             times.observe(size, float(size))
             assert times.expect(size) == pytest.approx(size)
 
-    threads = [threading.Thread(target=measure) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(measure, range(4)))
     assert [times.expect(size) for size in range(1, 51)] == pytest.approx(list(range(1, 51)))

@@ -60,35 +60,32 @@ def as_searched(searcher: TwoStageSearcher, query: Term, target: Any) -> dict[st
     return {hit.id: hit.score for hit in answer.hits}
 
 
-@pytest.mark.parametrize("query_id", ["text 0", "text 3"])
+@pytest.mark.parametrize(
+    ("query_id", "target", "scored_by"),
+    [
+        ("text 0", "images", "fusion"),
+        ("text 3", "images", "fusion"),
+        ("photo 3", "texts", "fusion"),
+        ("photo 3", "images", "matching"),
+    ],
+)
 def test_items_and_their_vectors_are_scored_as_a_search_does(
-    fused: TwoStageSearcher, query_id: str
+    fused: TwoStageSearcher, query_id: str, target: str, scored_by: str
 ) -> None:
     query = fused.stored_query(query_id)
-    expected = as_searched(fused, query, "images")
-    items = list(expected)
-    given = [vectors_of(fused, each) for each in items]
-    found = score_documents(fused, query, [*items, *given])
-    for kind in (found[: len(items)], found[len(items) :]):
-        scores = [each.score for each in kind]
-        np.testing.assert_allclose(scores, list(expected.values()), atol=1e-5)
-    assert {each.scored_by for each in found} == {"fusion"}
+    expected = as_searched(fused, query, target)
+    mixed = [each for item in expected for each in (item, vectors_of(fused, item))]
+    found = score_documents(fused, query, mixed)
+    scores = [score for score in expected.values() for _ in range(2)]
+    np.testing.assert_allclose([each.score for each in found], scores, atol=1e-5)
+    assert {each.scored_by for each in found} == {scored_by}
 
 
-def test_photos_score_texts_by_both_stages_and_photos_by_cosines(fused: TwoStageSearcher) -> None:
+def test_photos_and_texts_among_each_other_score_as_each_alone(fused: TwoStageSearcher) -> None:
     query = fused.stored_query("photo 3")
-    for target, scored_by in (("texts", "fusion"), ("images", "matching")):
-        expected = as_searched(fused, query, target)
-        mixed = [each for item in expected for each in (item, vectors_of(fused, item))]
-        found = score_documents(fused, query, mixed)
-        scores = [score for score in expected.values() for _ in range(2)]
-        np.testing.assert_allclose([each.score for each in found], scores, atol=1e-5)
-        assert {each.scored_by for each in found} == {scored_by}
     mixed = ["photo 1", vectors_of(fused, "text 1"), "text 2", vectors_of(fused, "photo 4")]
-    alone = [score_documents(fused, query, [each])[0] for each in mixed]
-    assert [each.score for each in score_documents(fused, query, mixed)] == pytest.approx(
-        [each.score for each in alone]
-    )
+    alone = [score_documents(fused, query, [each])[0].score for each in mixed]
+    assert [each.score for each in score_documents(fused, query, mixed)] == pytest.approx(alone)
 
 
 def relevances(searcher: TwoStageSearcher, fusion: DirectionFusion) -> list[DocumentScore]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from aladin_index.search.found_box import BoxFinder
 from aladin_index.search.results import Box
+from tests.index.search.conftest import unit_rows
 
 
 def grid(columns: int, rows: int) -> NDArray[np.float64]:
@@ -17,12 +18,6 @@ def grid(columns: int, rows: int) -> NDArray[np.float64]:
     places = itertools.product(range(rows), range(columns))
     cells = [(x / columns, y / rows, (x + 1) / columns, (y + 1) / rows) for y, x in places]
     return np.array(cells)
-
-
-def unit(generator: np.random.Generator, *shape: int) -> NDArray[np.float32]:
-    """Random vectors of length 1."""
-    values = generator.normal(size=shape)
-    return (values / np.linalg.norm(values, axis=-1, keepdims=True)).astype(np.float32)
 
 
 def moves(low: float, high: float, step: float) -> list[tuple[float, float]]:
@@ -86,7 +81,7 @@ def test_the_best_of_all_hypotheses_is_found(seed: int) -> None:
         assert any(np.allclose(found, place, atol=1e-3) for place in places), (found, places)
 
 
-MANY = unit(np.random.default_rng(0), 81, 16)
+MANY = unit_rows(np.random.default_rng(0), 81, 16)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 import aladin_index.tokens.maxsim
 from aladin_index.kernel import load_kernel
@@ -19,6 +18,7 @@ from aladin_network.errors import IndexCorruptError
 from aladin_network.scoring.scores import maxsim
 from aladin_network.types import TOKEN_DTYPES
 from tests.index.progress import CountedProgress
+from tests.index.vectors import unit_vectors
 
 ENGINES = ["numpy"] if load_kernel() is None else ["native", "numpy"]
 
@@ -31,15 +31,9 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return request.param
 
 
-def unit_vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
-    """Random directions of 8 dimensions."""
-    vectors = np.random.default_rng(seed).standard_normal((count, 8))
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
 LENGTHS = np.random.default_rng(0).integers(0, 9, 60)
-ITEMS = np.split(unit_vectors(int(LENGTHS.sum())), np.cumsum(LENGTHS)[:-1])
-QUERY = unit_vectors(5, seed=1)
+ITEMS = np.split(unit_vectors(int(LENGTHS.sum()), 8), np.cumsum(LENGTHS)[:-1])
+QUERY = unit_vectors(5, 8, seed=1)
 
 
 def make_store(dtype: Any = "float16") -> TokenStore:
@@ -119,7 +113,7 @@ def test_several_queries_score_as_each_alone(
     monkeypatch.setattr("aladin_index.tokens.maxsim.compute_threads", lambda: threads)
     monkeypatch.setattr(aladin_index.tokens.maxsim, "_CANDIDATES_A_THREAD", 7)
     store, random = make_store("int8"), np.random.default_rng(3)
-    queries = [unit_vectors(count, seed=count) for count in (3, 0, 20, 7)]
+    queries = [unit_vectors(count, 8, seed=count) for count in (3, 0, 20, 7)]
     rows = [random.permutation(60)[:count] for count in (10, 30, 0, 41)]
     together = alignment_of_queries(queries, modality, store, rows)
     alone = [
@@ -140,7 +134,7 @@ def test_all_items_score_as_candidates_do(
     monkeypatch.setattr(aladin_index.tokens.maxsim, "_CANDIDATES_A_THREAD", 4)
     monkeypatch.setattr(aladin_index.tokens.maxsim, "_ITEMS_AT_A_TIME", 9)
     store, rows = make_store("4bit"), np.arange(60)
-    queries = [unit_vectors(count, seed=count) for count in (3, 0, 20)]
+    queries = [unit_vectors(count, 8, seed=count) for count in (3, 0, 20)]
     progress = CountedProgress()
     scores = alignment_with_all(queries, modality, store, progress)
     expected = alignment_of_queries(queries, modality, store, [rows] * 3)

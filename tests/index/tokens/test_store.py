@@ -21,20 +21,15 @@ from aladin_index.tokens.store import (
 )
 from aladin_network.errors import IndexCorruptError, ShapeError
 from aladin_network.types import TOKEN_DTYPES
+from tests.index.vectors import unit_vectors
 
 LENGTHS = [3, 0, 1, 5, 0, 2]
 COUNT, TOTAL, DIM = len(LENGTHS), sum(LENGTHS), 8
 
 
-def unit_vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
-    """Random directions."""
-    vectors = np.random.default_rng(seed).standard_normal((count, DIM))
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
 def write(folder: Path, dtype: Any) -> list[NDArray[np.float32]]:
     """Write six items, and return the tokens of each."""
-    flat = unit_vectors(TOTAL)
+    flat = unit_vectors(TOTAL, DIM)
     codec = TokenCodec.train(dtype, flat)
     packed = codec.pack(flat)
     for array in codec.arrays:
@@ -165,7 +160,7 @@ def test_candidates_are_read_ahead_at_first_and_while_they_come_from_a_disk(
     store = open_store(tmp_path, "int8")
     blocks = iter([0, 8, 8, 16, 16, 16, 16, 16])  # before and after each call
     monkeypatch.setattr("aladin_index.tokens.maxsim.blocks_read", lambda: next(blocks))
-    query, rows = unit_vectors(2), np.array([3, 0], dtype=np.int64)
+    query, rows = unit_vectors(2, DIM), np.array([3, 0], dtype=np.int64)
     parts: list[int] = []
     scores: list[NDArray[np.float32]] = []
     for _ in range(4):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,44 +33,21 @@ from aladin_index.generations.history import pending_changes
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.measure.tune import tune_index
 from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.upgrade.encodings import Encodings
 from aladin_index.upgrade.run import MissingSourcesError, UpgradeReport, upgrade_index
 from aladin_network.calibration.calibration import Calibration, write_calibration
-from aladin_network.calibration.fitted_files import UNCORRECTED
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.errors import IndexMismatchError, IndexNotReadyError, InputError
 from aladin_network.scoring.hub_correction import CORRECTION
+from aladin_network.types import TARGETS, Target
 from tests.index.conftest import SMALL
 from tests.index.corrections import correction_of
 from tests.index.upgrade.conftest import SETTINGS, begin_upgrade
-from tests.index.written import write_index
-
-
-class Held(NamedTuple):
-    """What the live generation says of an item."""
-
-    item: StoredItem
-    embedding: np.ndarray
-    tokens: np.ndarray
-
-
-def content(root: Path, target: str) -> dict[str, Held]:
-    """Return what the live generation says of each item, by its id."""
-    with open_index(root) as index:
-        collection = index.collection(target)  # type: ignore[arg-type]
-        return {
-            item_id: Held(
-                collection.items.by_rows([row])[0]._replace(row=0),
-                np.array(collection.embedding(row)),
-                np.array(collection.tokens(row)),
-            )
-            for item_id, row in collection.items.ids()
-        }
+from tests.index.written import Held, contents, write_index
 
 
 def assert_encoded_alike(found: Held, expected: Held, atol: float = 2e-3) -> None:
@@ -105,9 +82,9 @@ class Upgrading:
         """Upgrade, or go on."""
         return upgrade_index(self.root, model or self.new, SETTINGS, **options)
 
-    def content(self, target: str) -> dict[str, Held]:
+    def content(self, target: Target) -> dict[str, Held]:
         """Return what the live generation says of each item, by its id."""
-        return content(self.root, target)
+        return contents(self.root, target)
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +142,8 @@ def test_the_new_generation_is_that_of_a_build_by_the_new_model(
         assert ours is not None and theirs is not None
         assert (ours.token_dtype, ours.filter_fields) == (tokens, ["number"])
         assert ours.ann.factory == theirs.ann.factory
-    for target in ("images", "texts"):
-        assert_same(*(content(tmp_path / name, target) for name in ("index", "rebuilt")), atol)
+    for target in TARGETS:
+        assert_same(*(contents(tmp_path / name, target) for name in ("index", "rebuilt")), atol)
     assert not (tmp_path / "index" / UPGRADE).exists()
     assert verify_index(tmp_path / "index").generations == [1, 2]
 
@@ -233,7 +210,7 @@ def test_finished_shards_of_an_upgrade_cut_short_are_kept(
     if edit:
         edit(up)
     up.encoded.clear()
-    before = {target: up.content(target) for target in ("images", "texts")}
+    before = {target: up.content(target) for target in TARGETS}
     assert up.run().generation == generation
     assert up.encoded == again
     for target, held in before.items():
@@ -419,22 +396,18 @@ def test_an_upgrade_that_was_given_up_leaves_the_index_as_it_was(up: Upgrading) 
     assert verify_index(up.root).generations == [1, 2]
 
 
-@pytest.mark.parametrize("corrected", [False, True])
 def test_fits_of_the_new_model_go_into_the_generation(
     up: Upgrading,
     images: list[ImageItem],
     texts: list[TextItem],
     make_calibration: Callable[..., Calibration],
     tmp_path: Path,
-    corrected: bool,
 ) -> None:
     checkpoint = Path(shutil.copytree(up.new, tmp_path / "checkpoint"))
     calibration = make_calibration(read_model_id(checkpoint))
-    name = UNCORRECTED
-    if corrected:
-        correction = correction_of(checkpoint, [item.path for item in images[:6]], 0.8)
-        correction.save(checkpoint / CORRECTION)
-        name = correction.constants.id
+    correction = correction_of(checkpoint, [item.path for item in images[:6]], 0.8)
+    correction.save(checkpoint / CORRECTION)
+    name = correction.constants.id
     fitted_on = replace(calibration.fitted_on, correction=name)
     write_calibration(checkpoint, replace(calibration, fitted_on=fitted_on))
     up.run(checkpoint)
@@ -443,10 +416,9 @@ def test_fits_of_the_new_model_go_into_the_generation(
     expected = read_manifest(generation_folder(tmp_path / "rebuilt", 1))
     assert found.calibration == expected.calibration
     assert found.calibration is not None and found.calibration.fitted_on.correction == name
-    assert found.correction == expected.correction
-    assert (found.correction is not None) is corrected
-    for target in ("images", "texts"):
-        assert_same(up.content(target), content(tmp_path / "rebuilt", target))
+    assert found.correction == expected.correction is not None
+    for target in TARGETS:
+        assert_same(up.content(target), contents(tmp_path / "rebuilt", target))
 
 
 def test_an_upgrade_that_is_done_is_not_done_again_and_names_the_fits_to_repeat(
