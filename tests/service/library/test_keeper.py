@@ -15,7 +15,6 @@ import pytest
 import aladin_search
 import aladin_service.library.keeper
 from aladin_index.format.layout import live_generation
-from aladin_network.errors import InputError
 from aladin_network.types import NullProgress
 from aladin_service.library.keeper import KeepPlan, keep
 from tests.service.conftest import make_photo
@@ -97,15 +96,6 @@ def test_unusable_photos_at_the_beginning(
         (photos / "early" / f"{number}.png").write_bytes(b"no photo")
     kept(plan(tmp_path, tiny_checkpoint, photos))
     assert ids(tmp_path) == [f"late/{number}.png" for number in range(5, 9)]
-
-
-def test_folders_without_any_photo(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "damaged").mkdir()
-    (tmp_path / "damaged" / "one.jpg").write_bytes(b"no photo")
-    folders = (tmp_path / "empty", tmp_path / "damaged")
-    with pytest.raises(InputError, match=r"no photo .*empty.*none of 1 could be used"):
-        kept(plan(tmp_path, tiny_checkpoint, *folders))
 
 
 def test_changes_are_followed_until_the_end(

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 from platformdirs import user_data_path
 
-from aladin_network.errors import InputError
 from aladin_service.library.libraries import (
     LibraryInUseError,
     LibraryPlace,
     all_libraries,
     library_of,
 )
-from aladin_service.library.places import checked_folders, libraries_folder
+from aladin_service.library.places import libraries_folder
 
 
 @pytest.fixture
@@ -71,24 +70,6 @@ def test_libraries_are_found_again(
     [(place, fault)] = faults.items()
     assert place == LibraryPlace(place=second.place)
     assert "schema version 9, expected 1" in str(fault)
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ([], "expected at least one FOLDER"),
-        (["nothing"], "nothing: expected a folder of photos, found nothing"),
-        (["file.jpg"], "expected a folder of photos, found a file"),
-        (["a", "a/b"], "a/b is inside .*a: give only the outer folder"),
-    ],
-)
-def test_invalid_sets_of_folders_are_refused(
-    names: list[str], message: str, tmp_path: Path
-) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "file.jpg").touch()
-    with pytest.raises(InputError, match=message):
-        checked_folders([tmp_path / name for name in names])
 
 
 def serve(place: Path, ready: Event, end: Event) -> None:

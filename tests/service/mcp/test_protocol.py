@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import io
 import json
 import os
 import re
@@ -18,7 +16,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import Request
-from PIL import Image
 
 from aladin_service.http.agents import AgentServer
 from aladin_service.http.app import create_app
@@ -68,14 +65,8 @@ def texts(result: Any) -> str:
     return "\n".join(block.text for block in result.content if block.type == "text")
 
 
-def pictures(result: Any) -> list[Image.Image]:
-    found: list[Image.Image] = []
-    for block in result.content:
-        if block.type == "image":
-            picture = Image.open(io.BytesIO(base64.b64decode(block.data)))
-            assert block.mime_type == f"image/{(picture.format or '').lower()}"
-            found.append(picture)
-    return found
+def pictures(result: Any) -> int:
+    return sum(block.type == "image" for block in result.content)
 
 
 async def test_an_agent_finds_looks_and_is_told_what_is_wrong(connect: Connect, url: str) -> None:
@@ -88,26 +79,16 @@ async def test_an_agent_finds_looks_and_is_told_what_is_wrong(connect: Connect, 
         info = (await client.call_tool("describe", {})).structured_content
         assert (info["photos"]["count"], info["texts"]["count"]) == (6, 12)
 
-        body = {"text": "a red dog runs", "k": 3}
-        expected = httpx.post(f"{url}/v1/search/images", json=body).json()["hits"]
         arguments = {"query": "a red dog runs", "k": 3, "thumbnails": True}
         found = await client.call_tool("search", arguments)
         assert not found.is_error
-        hits = found.structured_content["hits"]
-        assert [hit["id"] for hit in hits] == [hit["id"] for hit in expected]
-        for hit, other in zip(hits, expected, strict=True):
-            assert hit["score"] == pytest.approx(other["score"], abs=1e-6)
-            assert hit["id"] in texts(found)
-        assert len(pictures(found)) == 3
-        assert found.structured_content["next_offset"] == 3
-        best = hits[0]["id"]
-        explained = await client.call_tool("show", {"id": best, "query": "a red dog runs"})
-        words = explained.structured_content["words"]
-        assert [word["word"] for word in words] == ["a", "red", "dog", "runs"]
-        assert len(pictures(explained)) == 1
-        similar = await client.call_tool("search", {"id": best, "k": 2})
-        assert best not in [hit["id"] for hit in similar.structured_content["hits"]]
-
+        ids = [hit["id"] for hit in found.structured_content["hits"]]
+        body = {"text": "a red dog runs", "k": 3}
+        expected = httpx.post(f"{url}/v1/search/images", json=body).json()["hits"]
+        assert ids == [hit["id"] for hit in expected]
+        assert all(each in texts(found) for each in ids) and pictures(found) == 3
+        shown = await client.call_tool("show", {"id": ids[0], "query": "a red dog runs"})
+        assert len(shown.structured_content["words"]) == 4 and pictures(shown) == 1
         for name, arguments, message in (
             ("search", {}, "expected exactly one of query, id, got none"),
             ("show", {"id": "nobody"}, "no item 'nobody' among the images of this index"),

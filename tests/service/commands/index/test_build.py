@@ -238,11 +238,9 @@ def test_probabilities_are_described_and_those_of_other_photos_warned_of(
     tmp_path: Path,
     make_calibration: Callable[..., Calibration],
 ) -> None:
-    assert "calibration none" in " ".join(aladin("index", "info", index_folder).stdout.split())
     assert aladin_json("index", "info", index_folder)["calibration"] is None
     shown = " ".join(aladin("index", "info", calibrated_index).stdout.split())
     assert "fitted on data captions.jsonl, split val, photos 40, texts 40," in shown
-    assert shown.count("figures ece 0.02, auroc 0.9, false alarms 0.05, detected 0.4") == 2
     fitted_on = aladin_json("index", "info", calibrated_index)["calibration"]["fitted_on"]
     assert fitted_on["photos"] == 40 and "data_sample" not in fitted_on
 
