@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from benchmarks.service.search_page import SearchPage, data_of
 from tests.browser.conftest import OpenPage, is_too_wide
@@ -96,31 +96,42 @@ def test_what_the_page_is_to_a_screen_reader(page: SearchPage) -> None:
     expect(page.page.get_by_role("dialog", name=hits[0]["text"])).to_be_visible()
 
 
-@pytest.mark.parametrize("width_px", [320, 375])
-def test_a_search_its_evidence_and_two_orders_under_a_thumb(
-    open_page: OpenPage, url: str, width_px: int
+def test_a_search_its_evidence_two_orders_and_terms_under_a_thumb(
+    open_page: OpenPage, url: str
 ) -> None:
-    phone = {"width": width_px, "height": 700}
+    def assert_tappable(buttons: Locator) -> None:
+        assert not is_too_wide(page)
+        sizes = buttons.evaluate_all(
+            "all => all.map((one) => one.getBoundingClientRect()).map((b) => [b.width, b.height])"
+        )
+        assert min(min(size) for size in sizes) >= _TARGET_PX
+
+    phone = {"width": 320, "height": 640}
     page = open_page(url, viewport=phone, has_touch=True, is_mobile=True).open()
     with page.answer_shown():
         page.words.tap()
         page.page.keyboard.type(WORDS)
         page.page.get_by_role("button", name="Search", exact=True).tap()
     page.expect_photos()
-    assert not is_too_wide(page)
     tops = page.hits.evaluate_all("hits => hits.map(hit => hit.getBoundingClientRect().top)")
     assert tops == sorted(set(tops))  # one below the other
     expect(page.page.get_by_text("drop").locator("visible=true")).to_have_count(0)
+    assert_tappable(page.hits.first.locator(".mark"))
     page.hits.nth(1).locator("button.open").tap()
     words = page.evidence.locator(".word")
     words.first.tap()
     expect(page.viewer.locator(".region.lit")).to_have_count(1)
-    assert not is_too_wide(page)
-    heights = words.evaluate_all("words => words.map(word => word.getBoundingClientRect().height)")
-    assert min(heights) >= _TARGET_PX
+    assert_tappable(words)
     page.page.keyboard.press("Escape")
     page.show_details()
     with page.answer_shown():
         page.compare()
     expect(page.matching_hits.first).to_be_visible()
     assert not is_too_wide(page)
+    page.page.locator("#refine-toggle").tap()
+    page.page.locator("#refine-words").fill("a very long term of the query that is cut")
+    with page.answer_shown():
+        page.page.locator("#refine-without").tap()
+    assert_tappable(page.terms.locator("button"))
+    with page.answer_shown():
+        page.terms.first.locator(".remove").tap()

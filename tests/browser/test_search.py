@@ -56,9 +56,8 @@ def test_all_items_can_be_the_candidates(page: SearchPage, api: httpx.Client) ->
 def test_all_items_are_no_choice_where_the_service_refuses_them(page: SearchPage) -> None:
     def refuse(route: Route) -> None:
         answer = route.fetch()
-        described = answer.json()
-        described["images"]["takes_all"] = False
-        route.fulfill(response=answer, json=described)
+        images = answer.json()["images"] | {"takes_all": False}
+        route.fulfill(response=answer, json=answer.json() | {"images": images})
 
     page.page.route("**/v1/index", refuse)
     page.open().show_details().find(WORDS)

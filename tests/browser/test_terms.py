@@ -12,12 +12,11 @@ import pytest
 from playwright.sync_api import expect
 
 from benchmarks.service.search_page import Answer, SearchPage, data_of
-from tests.browser.conftest import OpenPage, Shared, asked, ids_of, is_too_wide
+from tests.browser.conftest import Shared, asked, ids_of
 
 pytestmark = pytest.mark.browser
 
 WORDS = "a small red star above a blue square"
-TARGET_PX = 24  # WCAG 2.2, success criterion 2.5.8
 
 
 def texts(*names: str) -> list[dict[str, str]]:
@@ -176,26 +175,3 @@ def test_rare_words_are_found_where_they_are_written(page: SearchPage) -> None:
     refine(page, "a dog", "Without")  # of a query of several terms there are none
     expect(weight).to_be_disabled()
     expect(page.error).to_be_hidden()
-
-
-def test_terms_under_a_thumb(open_page: OpenPage, url: str) -> None:
-    phone = {"width": 320, "height": 640}
-    page = open_page(url, viewport=phone, has_touch=True, is_mobile=True).open()
-    page.find(WORDS)
-    page.hits.first.locator(".mark").tap()
-    with page.answer_shown():
-        page.page.locator("#marks-search").tap()
-    page.page.locator("#refine-toggle").tap()
-    page.page.locator("#refine-words").fill("a very long term of the query that is cut")
-    with page.answer_shown():
-        page.page.locator("#refine-without").tap()
-    expect(page.terms).to_have_count(2)
-    assert not is_too_wide(page)
-    for buttons in (page.terms.locator("button"), page.hits.first.locator(".mark")):
-        sizes = buttons.evaluate_all(
-            "all => all.map((one) => one.getBoundingClientRect()).map((b) => [b.width, b.height])"
-        )
-        assert min(min(size) for size in sizes) >= TARGET_PX
-    with page.answer_shown():
-        page.terms.first.locator(".remove").tap()
-    expect(page.terms).to_have_count(1)

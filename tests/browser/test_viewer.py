@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, expect
 
-from benchmarks.service.search_page import SearchPage, data_of
+from benchmarks.service.search_page import SearchPage
 from tests.browser.conftest import asked, place_of
 
 pytestmark = pytest.mark.browser
@@ -18,8 +18,7 @@ WORDS = "a big green square right of a dotted blue star"
 
 def open_first(page: SearchPage) -> Locator:
     """Open the first item of the library; returns its photo."""
-    page.open()
-    page.listed.first.locator("button.open").click()
+    page.open().listed.first.locator("button.open").click()
     photo = page.viewer.locator(".frame img")
     expect(photo).to_be_visible()
     expect(photo).to_have_js_property("complete", True)
@@ -106,12 +105,3 @@ def test_an_address_opens_an_item_that_is_not_on_the_page(
     page.page.keyboard.press("Escape")
     expect(page.viewer).to_be_hidden()
     assert page.ids() == [hit["id"] for hit in whole[:24]]
-
-
-def test_more_like_an_item_of_the_library_leaves_it_out(page: SearchPage) -> None:
-    open_first(page)
-    item = data_of(page.listed, "id")[0]
-    with page.answer_shown():
-        page.viewer.get_by_role("button", name="More like this").click()
-    assert item not in page.ids()
-    expect(page.viewer).to_be_hidden()

@@ -124,13 +124,6 @@ def test_photos_and_models_cannot_be_written_and_are_where_they_were_indexed() -
     assert indexed - served == {("no-model", "/model")} and served <= indexed
 
 
-def test_a_compose_file_declares_the_secrets_that_it_hands_out() -> None:
-    for file in DOCKER.glob("compose*.yaml"):
-        tree = compose(file.name)
-        used = {name for each in tree["services"].values() for name in each.get("secrets", [])}
-        assert used == set(tree.get("secrets", {}))
-
-
 def test_the_example_of_settings_has_every_variable_with_its_value() -> None:
     text = "".join(file.read_text("utf-8") for file in DOCKER.glob("compose*.yaml"))
     used = dict(VARIABLE.findall(text))
