@@ -202,7 +202,6 @@ CACHED_LAYERS = [
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["stage.joint.new_crops=1.5"], "stage 'joint': new_crops is 1.5, expected 0 to 1"),
         (["stage.student.new_crops=0.5"], "'student': new_crops need .* in every step, expected"),
         (CACHED_LAYERS, "stage 'joint': new_crops need an image encoder that reads the photos"),
     ],

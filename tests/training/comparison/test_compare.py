@@ -82,15 +82,21 @@ def times_of(folder: Path, pattern: str = "*.*") -> Mapping[Path, int]:
     return {file: file.stat().st_mtime_ns for file in folder.rglob(pattern)}
 
 
-def test_the_shared_start_is_trained_once(compared: ComparisonPlan) -> None:
+def test_the_shared_start_is_trained_once_and_a_second_call_only_writes_the_report(
+    compared: ComparisonPlan,
+) -> None:
     """Two seeds of one start, and of two ends: six stages in all."""
-    stages = [path for path in (compared.out / "stages").iterdir() if path.is_dir()]
-    assert len(stages) == 6
+    assert sum(path.is_dir() for path in (compared.out / "stages").iterdir()) == 6
     first, second = (
         compared.run(recipe, 0).folder / "stages" / "joint" / "checkpoint" / "model.safetensors"
         for recipe in compared.recipes
     )
     assert first.read_bytes() == second.read_bytes()
+    before, markdown = times_of(compared.out / "runs"), compared.out / "report.md"
+    text = markdown.read_text()
+    markdown.unlink()
+    compare(compared)
+    assert (markdown.read_text(), times_of(compared.out / "runs")) == (text, before)
 
 
 def test_a_stored_evaluation_is_that_of_the_served_network(compared: ComparisonPlan) -> None:
@@ -104,15 +110,6 @@ def test_a_stored_evaluation_is_that_of_the_served_network(compared: ComparisonP
     assert metrics == served.metrics()
     # Features of frozen encoders pass through the cache in half precision.
     assert stored.mean_difference == pytest.approx(served.mean_difference, abs=1e-3)
-
-
-def test_a_second_call_only_writes_the_report(compared: ComparisonPlan) -> None:
-    before, markdown = times_of(compared.out / "runs"), compared.out / "report.md"
-    text = markdown.read_text()
-    markdown.unlink()
-    compare(compared)
-    assert markdown.read_text() == text
-    assert times_of(compared.out / "runs") == before
 
 
 def test_changed_captions_are_refused(compared: ComparisonPlan) -> None:

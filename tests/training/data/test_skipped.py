@@ -107,18 +107,11 @@ def test_only_skipped_photos_of_the_split_count(build: Build, photos: Path) -> N
     ids, skipped = read(photos, "train")
     assert ids == ["train/b.png"]
     assert [photo.name for photo in skipped] == ["train/a.jxl"]
-    with pytest.raises(DataError, match=r"no photo that can be read: 1 skipped, e\.g\. test/a"):
-        read(photos, "test")
-
-
-@pytest.mark.parametrize("reader", [read, read_records])
-def test_a_folder_without_any_other_photo_says_so(
-    build: Build, reader: Callable[[Path], object]
-) -> None:
-    folder = build("d", {f"{number}.jxl": b"x" for number in range(3)})
-    expected = r"holds no photo that can be read: 3 skipped, e\.g\. 0\.jxl: JPEG XL cannot be read"
-    with pytest.raises(DataError, match=expected):
-        reader(folder)
+    for reader in (read, read_records):
+        with pytest.raises(
+            DataError, match=r"no photo that can be read: 1 skipped, .* test/a\.jxl"
+        ):
+            reader(photos, "test")
 
 
 def test_other_suffixes_of_photos_are_read(photos: Path) -> None:

@@ -52,16 +52,6 @@ def test_the_surest_name_counts(tmp_path: Path) -> None:
         assert region_key(record("a/b12.jpg", "an id", cocoid=5), store) == names[first]
 
 
-def test_a_photo_without_regions(tmp_path: Path) -> None:
-    store = store_of(tmp_path, "7", "8", "9", "10")
-    with pytest.raises(RegionError) as failure:
-        region_key(record("a/b012.jpg", cocoid=5), store)
-    assert str(failure.value) == (
-        f"{tmp_path / 'features.tsv'}: 1 of 1 photos have no regions: 'a/b012.jpg'; looked for "
-        "'5', 'a/b012.jpg', 'b012', '012', '12' among 4 photos such as '7', '8', '9'"
-    )
-
-
 def test_all_photos_without_regions_are_one_error(tmp_path: Path) -> None:
     store = store_of(tmp_path, "1", "3")
     photos = [record(f"{number}.jpg") for number in range(1, 7)]
@@ -69,3 +59,7 @@ def test_all_photos_without_regions_are_one_error(tmp_path: Path) -> None:
     missing = r"4 of 6 .* '2\.jpg', '4\.jpg', '5\.jpg', \.\.\.; looked"
     with pytest.raises(RegionError, match=missing):
         region_keys(photos, store)
+    with pytest.raises(
+        RegionError, match=r"features\.tsv: 1 of 1 .* '5', 'a/b012\.jpg', 'b012', '012', '12' am"
+    ):
+        region_key(record("a/b012.jpg", cocoid=5), store)
