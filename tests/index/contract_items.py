@@ -43,13 +43,7 @@ _WORDS = ["a", "red", "dog", "runs", "by", "the", "green", "boat", "and", "sleep
 
 
 class Known(NamedTuple):
-    """What is known of an item without an index.
-
-    Attributes:
-        item: as it was given.
-        embedding: (16,).
-        tokens: (tokens, 8), as they are stored.
-    """
+    """What is known of an item without an index; tokens as they are stored."""
 
     item: StoredItem
     embedding: np.ndarray
@@ -90,12 +84,7 @@ def metadata_of(number: int) -> dict[str, Any]:
 
 
 class FilterCase(NamedTuple):
-    """A filter, and what it lets through.
-
-    Attributes:
-        spec: as a request brings it.
-        passes: the same said of an item's metadata.
-    """
+    """A filter as a request brings it, and the same said of an item's metadata."""
 
     spec: dict[str, Any]
     passes: Callable[[Mapping[str, Any]], bool]

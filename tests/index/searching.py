@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import Term
-from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
+from aladin_index.search.results import SEARCH_ANSWER, HitStages, SearchAnswer, SearchHit, Stage
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
@@ -29,25 +29,20 @@ def run_search(
     deadline_s: float | None = None,
     **options: Any,
 ) -> SearchAnswer:
-    """Search with one encoded item.
-
-    Args:
-        searcher: Searches an open index.
-        encoding: Encoding of the query.
-        modality: Modality of the query.
-        target: Collection to search.
-        text: The query's text.
-        size_px: Width and height of the query's photo.
-        boxes: Boxes of the query's regions.
-        own_id: Id of the query, if it must not be among its own hits.
-        deadline_s: End of the time for the answer, by `time.monotonic`.
-        options: Fields of `SearchOptions`.
-    """
+    """Search with one encoded item and fields of `SearchOptions`; the end by `time.monotonic`."""
     query = Term(encoding, modality, text, size_px, boxes, own_id=own_id)
     if deadline_s is None:
         return searcher.search(query, target, SearchOptions(**options))
     options = {**options, "timeout_ms": 1.0}
     return searcher.search(query, target, SearchOptions(**options), deadline_s - 0.001)
+
+
+def bare_hit(rank: int, score: float, item_id: str = "", **metadata: Any) -> SearchHit:
+    """Make a hit of no index."""
+    stages = HitStages(match=Stage(rank=rank, score=score), align=None)
+    fields = {"per_word": None, "uri": None, "text": None, "evidence": None}
+    hit_id = item_id or str(rank)
+    return SearchHit(id=hit_id, rank=rank, score=score, stages=stages, metadata=metadata, **fields)
 
 
 def assert_typed(answer: SearchAnswer) -> None:

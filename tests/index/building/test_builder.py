@@ -41,24 +41,22 @@ from aladin_network.errors import (
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import NullProgress
+from tests.index.progress import CountedProgress
 from tests.index.written import contents, file_bytes
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=3)
 
 
-class Recorder:
+class Recorder(CountedProgress):
     """Keeps what a build reports; interrupts it when it has done `fail_at` units of `fail_in`."""
 
     def __init__(self, fail_in: str = "", fail_at: int = 0) -> None:
-        self.pieces: list[list[Any]] = []
+        super().__init__()
         self.notes: dict[str, float | str] = {}
         self._fail = (fail_in, fail_at)
 
-    def start(self, total: int | None, unit: str) -> None:
-        self.pieces.append([unit, total, 0])
-
     def advance(self, count: int = 1) -> None:
-        self.pieces[-1][2] += count
+        super().advance(count)
         unit, _, done = self.pieces[-1]
         if unit == self._fail[0] and done >= self._fail[1]:
             raise KeyboardInterrupt
@@ -143,14 +141,14 @@ def test_broken_items_among_good_ones_are_left_out_and_named(
     assert manifest.images and manifest.texts
     assert (manifest.images.skipped, manifest.texts.skipped) == (5, 1)
     assert progress.pieces == [
-        ["photos listed", None, 10],
-        ["texts listed", None, 2],
-        ["photos", 10, 10],
-        ["texts", 2, 2],
-        ["images written", 5, 5],
-        ["texts written", 1, 1],
-        ["vectors", 5, 5],
-        ["vectors", 1, 1],
+        ("photos listed", None, 10),
+        ("texts listed", None, 2),
+        ("photos", 10, 10),
+        ("texts", 2, 2),
+        ("images written", 5, 5),
+        ("texts written", 1, 1),
+        ("vectors", 5, 5),
+        ("vectors", 1, 1),
     ]
     assert set(report.seconds) == {"list", "read", "decode", "encode", "write", "ann"}
     assert set(progress.notes) == {f"{stage}_s" for stage in report.seconds}
@@ -249,7 +247,7 @@ def test_resuming_goes_on_where_the_build_stopped(
     # It goes on with its own shards.
     report = build(images, shards=1, resume=True, progress=progress)
     assert report.generation == 1
-    assert ["photos", len(images) - 6, len(images) - 6] in progress.pieces
+    assert ("photos", len(images) - 6, len(images) - 6) in progress.pieces
     assert progress.notes["resumed_after"] == 6
     assert seen == [written] * 4  # photos listed, photos, images written, vectors
     assert len(contents(out)) == len(images)

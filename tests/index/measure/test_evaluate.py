@@ -9,13 +9,12 @@ from aladin_index.measure.evaluate import (
     evaluation_queries,
     rank_as_served,
 )
-from aladin_index.search.results import HitStages, SearchHit, Stage
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.metrics import retrieval_ranks
 from tests.index.progress import CountedProgress
-from tests.index.searching import run_search
+from tests.index.searching import bare_hit, run_search
 
 
 @pytest.fixture
@@ -100,17 +99,7 @@ def test_the_weight_can_be_overridden(
 )
 def test_ties_count_against_us(right: set[str], rank: int) -> None:
     hits = [
-        SearchHit(
-            id=name,
-            rank=place + 1,
-            score=score,
-            per_word=None,
-            stages=HitStages(match=Stage(rank=1, score=0.0), align=None),
-            uri=None,
-            text=None,
-            metadata={},
-            evidence=None,
-        )
+        bare_hit(place + 1, score, name)
         for place, (name, score) in enumerate([("a", 3.0), ("b", 2.0), ("c", 2.0), ("d", 1.0)])
     ]
     assert rank_as_served(hits, right, 10) == rank

@@ -22,9 +22,9 @@ from aladin_index.items.filters import parse_filter
 from aladin_index.search import listing
 from aladin_index.search.answer import in_order
 from aladin_index.search.collection import ListOrder
-from aladin_index.search.results import HitStages, SearchHit, Stage
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError, UnknownItemError
+from tests.index.searching import bare_hit
 
 MakeItems = Callable[..., ItemBatch]
 
@@ -181,17 +181,7 @@ def test_a_field_without_an_index_and_an_engine_are_refused(search_index: Search
 def sorted_ranks(sort: str, *values: Any) -> list[int]:
     """Ranks of hits with these values of the field "x", as they are ordered."""
     hits = [
-        SearchHit(
-            id=str(rank),
-            rank=rank,
-            score=1 / rank,
-            per_word=None,
-            stages=HitStages(match=Stage(rank=rank, score=1 / rank), align=None),
-            uri=None,
-            text=None,
-            metadata={} if value is ... else {"x": value},
-            evidence=None,
-        )
+        bare_hit(rank, 1 / rank, **({} if value is ... else {"x": value}))
         for rank, value in enumerate(values, 1)
     ]
     return [each.rank for each in in_order(hits, sort)]
