@@ -81,24 +81,6 @@ def test_a_pair_scores_the_same_alone_and_in_any_batch(
                     assert score == pytest.approx(scores[row, column].item(), abs=1e-5)
 
 
-@pytest.mark.parametrize("text_encoder", [None, RECURRENT])
-def test_encodings_have_unit_length_and_the_right_number_of_tokens(
-    build_tiny: Callable[..., AladinModel],
-    photos: list[Image.Image],
-    text_encoder: TextEncoderConfig | None,
-) -> None:
-    model = build_tiny(**{"text_encoder": text_encoder} if text_encoder else {})
-    images, texts = encode_photos(model, photos), encode_texts(model, TEXTS)
-    for encoding in (images, texts):
-        torch.testing.assert_close(encoding.embedding.norm(dim=1), torch.ones(4))
-        lengths = encoding.tokens[encoding.mask].norm(dim=1)
-        torch.testing.assert_close(lengths, torch.ones(len(lengths)))
-    assert images.mask.sum(dim=1).tolist() == [16] * 4
-    spans = [len(model.text.encoder.spans(text)) for text in TEXTS]
-    assert texts.mask.sum(dim=1).tolist() == spans
-    assert model.image.encoder.region_boxes(80, 50).shape == (16, 4)
-
-
 @pytest.mark.parametrize("pad_to", [None, 32])
 def test_documents_of_any_lengths_encode_as_each_alone(
     build_tiny: Callable[..., AladinModel], pad_to: int | None

@@ -84,9 +84,7 @@ class Official:
             max_img_seq_length=MAX_REGIONS,
             att_mask_type="CLR",
             add_od_labels=True,
-            eval_model_dir="checkpoint-0132780",
             device=torch.device("cpu"),
-            learning_rate=2e-5,
         )
         saved: dict[str, object] = {
             "epoch": 7,
@@ -248,25 +246,19 @@ def make_official() -> Official:
         state |= norm(f"{name}.norm1") | norm(f"{name}.norm2")
 
     config = {
-        "attention_probs_dropout_prob": 0.1,
-        "finetuning_task": "ir",
         "hidden_act": "gelu",
         "hidden_dropout_prob": 0.1,
         "hidden_size": HIDDEN,
         "img_feature_dim": REGION_DIM,
         "img_feature_type": "frcnn",
         "img_layer_norm_eps": 1e-12,
-        "initializer_range": 0.02,
         "intermediate_size": 40,
         "layer_norm_eps": 1e-12,
-        "loss_type": "sfmx",
         "max_position_embeddings": 20,
         "num_attention_heads": HEADS,
         "num_hidden_layers": LAYERS,
         "num_labels": 2,
-        "output_attentions": False,
         "pruned_heads": {},
-        "torchscript": False,
         "type_vocab_size": 2,
         "use_img_layernorm": 1,
         "vocab_size": len(VOCABULARY),
@@ -293,9 +285,6 @@ def make_official() -> Official:
             "loss-weights": [1, 1],
             "alignment-mode": "MrSw",
             "distillation-mode": "listnet",
-            "measure": "dot",
-            "margin": 0.2,
-            "bs": 32,
         },
     }
     return Official(oscar, state, config, recipe)

@@ -47,6 +47,9 @@ LOADERS: dict[str, Callable[[str], object]] = {
     "tokenizer": load_tokenizer,
     "preprocessing": read_preprocessing,
     "object detector": lambda source: ObjectDetector.from_source(source, ObjectOptions(), "cpu"),
+    "known object detector": lambda source: ObjectDetector.from_source(
+        source, ObjectOptions(), "cpu"
+    ),
     "window detector": lambda source: load_network(
         AutoModelForImageClassification, source, None, "cpu"
     ),
@@ -67,14 +70,9 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"{module}.HF_MODULES_CACHE", str(tmp_path / "cache"))
 
 
-def own_code(folder: Path, mark: Path) -> str:
-    (folder / "own.py").write_text(CODE.format(mark=str(mark)))
-    return str(folder)
-
-
 @pytest.fixture
-def source(tmp_path: Path, mark: Path) -> str:
-    """A folder whose network, tokenizer and preprocessing all name the code."""
+def source(tmp_path: Path, mark: Path, request: pytest.FixtureRequest) -> str:
+    """A folder whose network (unless known), tokenizer and preprocessing name the code."""
     folder = tmp_path / "model"
     folder.mkdir()
     for name, content in {
@@ -83,7 +81,12 @@ def source(tmp_path: Path, mark: Path) -> str:
         "preprocessor_config.json": {"image_processor_type": "OwnProcessor", "auto_map": AUTO_MAP},
     }.items():
         (folder / name).write_text(json.dumps(content))
-    return own_code(folder, mark)
+    if "known" in request.node.callspec.params["loader"]:
+        sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = YolosConfig(image_size=[16, 16], intermediate_size=8, patch_size=8, **sizes)
+        YolosForObjectDetection(config).save_pretrained(folder)
+    (folder / "own.py").write_text(CODE.format(mark=str(mark)))
+    return str(folder)
 
 
 @pytest.mark.usefixtures("modules")
@@ -101,20 +104,3 @@ def test_code_of_a_model_never_runs(
     )
     assert "\n" not in message
     assert "custom code" not in "".join(capsys.readouterr())  # nobody was asked
-
-
-@pytest.mark.usefixtures("modules")
-def test_a_known_detector_with_a_foreign_preprocessing_is_refused(
-    tmp_path: Path, mark: Path
-) -> None:
-    folder = tmp_path / "detector"
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 8}
-    config = YolosConfig(image_size=[16, 16], intermediate_size=8, **sizes)
-    YolosForObjectDetection(config).save_pretrained(folder)
-    own_code(folder, mark)
-    (folder / "preprocessor_config.json").write_text(
-        json.dumps({"image_processor_type": "OwnProcessor", "auto_map": AUTO_MAP})
-    )
-    with pytest.raises(CheckpointError, match=r"cannot read its preprocessing \(it needs Python"):
-        ObjectDetector.from_source(str(folder), ObjectOptions(), "cpu")
-    assert not mark.exists()

@@ -193,25 +193,6 @@ def test_blocks_of_pairs_fill_the_memory_budget(
     assert len(recomputed) == (len(blocks) if len(blocks) > 1 else 0)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_values_in_padding_change_no_score(
-    form: Form, images: EncodedBatch, texts: EncodedBatch
-) -> None:
-    network = head(form)
-    expected = network(images, texts)
-    poisoned = [
-        part._replace(
-            tokens=F.pad(
-                part.tokens.masked_fill(~part.mask.unsqueeze(-1), 9.0), (0, 0, 0, 2), value=9.0
-            ),
-            mask=F.pad(part.mask, (0, 2)),
-        )
-        for part in (images, texts)
-    ]
-    torch.testing.assert_close(network(*poisoned), expected)
-    torch.testing.assert_close(network.paired(*poisoned), expected.diagonal())
-
-
 def test_a_region_that_suits_no_word_has_a_gradient(texts: EncodedBatch) -> None:
     """In the paper's form its whole column is 0, and so is its norm."""
     network = head("paper")
