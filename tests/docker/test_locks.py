@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import shlex
 import shutil
@@ -108,6 +109,33 @@ def test_every_requirement_is_locked_to_a_version_that_it_allows(
         if name != "build":  # what we declare ends before the next major version
             ends = [Version(f"{version.major + 1}.0") for version in versions]
             assert not any(end in requirement.specifier for end in ends), text
+
+
+def test_what_the_declared_ones_require_is_locked_too(
+    commands: dict[str, list[str]], locked: Locked
+) -> None:
+    # The metadata of an installed package says what it requires; that of another version than the
+    # locked one says nothing about the lock.
+    left = [Requirement(text) for text in wanted(commands, "serve")]
+    seen: set[str] = set()
+    while left:
+        requirement = left.pop()
+        package = canonicalize_name(requirement.name)
+        if package in seen:
+            continue
+        seen.add(package)
+        assert package in locked["serve"], f"{package} is not locked: make lock"
+        installed = Version(importlib.metadata.version(package))
+        if installed not in locked["serve"][package]:
+            continue
+        for text in importlib.metadata.requires(package) or []:
+            further = Requirement(text)
+            extras = (*requirement.extras, "")
+            if further.marker is None or any(
+                further.marker.evaluate({"extra": extra}) for extra in extras
+            ):
+                left.append(further)
+    assert len(seen) > 40
 
 
 def test_lock_files_agree_and_have_what_their_image_needs(locked: Locked) -> None:
