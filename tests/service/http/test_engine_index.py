@@ -186,7 +186,6 @@ async def test_documents_items_photos_and_the_description_are_those_of_files(
         ("rerank", {"query": "a red dog", "documents": documents}),
         ("rerank", {"query": {"id": "plain"}, "documents": documents}),
         ("embeddings", {"input": ["a dog"]}),
-        ("models", None),
         ("items/images/plain", None),
         ("items/texts/plain%230", None),
         ("index", None),
@@ -212,5 +211,7 @@ async def test_documents_items_photos_and_the_description_are_those_of_files(
             assert_alike(actual, expected)
         photo_of = await engine.get("/v1/images/plain?size=16")
         gone = await engine.get("/v1/items/images/nobody")
+        models = (await engine.get("/v1/models")).json()["data"]
+    assert [each["dimensions"] for each in models] == [16, 16]
     assert photo_of.headers["content-type"] == "image/jpeg"
     assert told(gone)[:2] == (404, "unknown_id")
