@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aladin_service.http.access.audit import WriteRecord, log_write
 from tests.service.http.conftest import FakeWorkers, Open
 
 pytestmark = pytest.mark.anyio
@@ -98,3 +99,11 @@ async def test_what_never_reached_the_index_is_told_too_without_keys_and_content
         assert len(line.getMessage()) < 2500
         assert not any(secret in written for secret in (*secrets, "business"))
     assert [len(fields(line)["path"]) for line in lines[-2:]] == [2000, 1016]  # cut
+
+
+async def test_what_became_of_a_write_by_its_status(lines: list[logging.LogRecord]) -> None:
+    statuses = {None: "failed", 399: "done", 400: "refused", 499: "refused", 500: "failed"}
+    for status in statuses:
+        record = WriteRecord(target="texts", ids=["a"])
+        log_write(record, key_name=None, client="::1", method="POST", path="/v1", status=status)
+    assert [fields(line, "outcome") for line in lines] == [[each] for each in statuses.values()]
