@@ -19,7 +19,6 @@ from PIL import Image
 
 from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.format.layout import CURRENT
 from aladin_index.format.skipped import SkippedItem, record_stop, write_follow_record
 from aladin_index.generations import info
 from tests.service.engine_world import EngineWorld
@@ -151,7 +150,8 @@ async def test_ready_from_the_moment_an_index_is_published(
 async def test_the_last_change_is_the_publication_or_a_later_addition_or_deletion(
     service: Service, index: Path
 ) -> None:
-    os.utime(index / CURRENT, (3000, 3000))
+    for path in index.rglob("*"):
+        os.utime(path, (3000, 3000))
     before = datetime.now(UTC).timestamp() - 1
     async with service(index=index) as client:
         assert (await client.get("/v1/index")).json()["changed_at"] == "1970-01-01T00:50:00Z"
