@@ -45,7 +45,7 @@ PageOf = Callable[..., AbstractContextManager[SearchPage]]
 Shared = Callable[[SearchPage], SearchPage]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium, for as long as these tests run: its driver has the event loop of this thread."""
     with open_browser() as chromium:
@@ -55,7 +55,7 @@ def browser() -> Iterator[Browser]:
         yield chromium
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Drawn scenes with captions and a metadata field ``number``; some captions are too long."""
     folder = tmp_path_factory.mktemp("data")
@@ -67,13 +67,13 @@ def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def photo(data_file: Path) -> Path:
     """A photo to search with."""
     return sorted((data_file.parent / "images").iterdir())[7]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def no_photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that is none."""
     file = tmp_path_factory.mktemp("other") / "notes.txt"
@@ -81,7 +81,7 @@ def no_photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def index_folder(
     tiny_checkpoint: Path,
     make_calibration: Callable[[str], Calibration],
@@ -105,7 +105,7 @@ def _told_by_length(direction: DirectionCalibration) -> DirectionCalibration:
     return replace(direction, match=words, no_match_below=0.0)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def open_service(
     index_folder: Path, serve_in_thread: Callable[..., AbstractContextManager[str]]
 ) -> OpenService:
@@ -124,7 +124,7 @@ def open_service(
     return run
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def url(browser: Browser, open_service: OpenService) -> Iterator[str]:
     """Of the service that most tests look at; made only where there is a browser."""
     del browser
@@ -132,7 +132,7 @@ def url(browser: Browser, open_service: OpenService) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def api(url: str) -> Iterator[httpx.Client]:
     """Asks the same service what the page has to show."""
     with httpx.Client(base_url=url, timeout=30) as client:

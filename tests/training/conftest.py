@@ -22,7 +22,7 @@ COLOURS = ["red", "green", "blue", "yellow", "white", "black"]
 DRAW_CURVES = StageLog.draw
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _no_curves() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     """Draw no curves at the end of a stage, which take three times as long as the stage."""
     with pytest.MonkeyPatch.context() as patch:

@@ -121,14 +121,14 @@ def listening(
             thread.join()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 async def client(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
     """Of a service that keeps its index."""
     async with service() as client:
         yield client
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 async def calibrated(service: Service, calibrated_index: Path) -> AsyncGenerator[httpx.AsyncClient]:
     """Of a service that keeps its index and knows probabilities."""
     async with service(calibrated_index) as client:

@@ -26,7 +26,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def patience() -> AsyncIterator[None]:
     """Replacing a process may take longer than usual on a machine that does much else."""
     with pytest.MonkeyPatch.context() as patch:
@@ -42,7 +42,7 @@ async def _shared(kind: Kind, index_folder: Path, folder: Path) -> AsyncIterator
         yield workers
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def thread_workers(
     index_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Any]:
@@ -51,7 +51,7 @@ async def thread_workers(
         yield workers
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def process_workers(
     index_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Any]:

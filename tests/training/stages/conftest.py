@@ -16,7 +16,7 @@ from aladin_training.config.recipe import load_recipe
 from aladin_training.stages.run import run_recipe
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def unbroken(recipe_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The finished run of the small recipe; tests do not write to it."""
     out = tmp_path_factory.mktemp("unbroken") / "run"
@@ -29,7 +29,7 @@ def _train(recipe_path: Path, out: Path, store: Path | None) -> None:
     run_recipe(load_recipe(recipe_path), out, shared=store)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def train_elsewhere(recipe_path: Path) -> Callable[..., BaseProcess]:
     """Start a process that trains the recipe: ``train_elsewhere(out, store)``.
 

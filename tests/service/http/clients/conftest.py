@@ -23,7 +23,7 @@ from aladin_service.work.workers import ThreadWorkers
 Serve = Callable[..., AbstractContextManager[str]]
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def offline() -> Iterator[None]:
     """Have LiteLLM read its own list of models, instead of one from the internet."""
     with pytest.MonkeyPatch.context() as patch:
@@ -35,7 +35,7 @@ def offline() -> Iterator[None]:
         gc.collect()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def key_and_url(
     calibrated_index: Path, serve_in_thread: Serve, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str]]:
