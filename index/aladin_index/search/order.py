@@ -72,10 +72,7 @@ def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -
     places, match, blocks = scored.places, found.items.match, found.blocks
     if places is not None:
         match = match[places]
-    if blocks is None and found.are_nearest:  # in the order of their cosines already
-        best = np.argsort(-scored.total, kind="stable")[found.page]
-    else:
-        best = ordered_page(scored.total, match, blocks, found.page)
+    best = ordered_page(scored.total, match, blocks, found.page)
     among_all = best if places is None else places[best]
     if found.are_nearest:
         match_ranks = among_all + (found.start + 1)

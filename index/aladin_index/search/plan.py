@@ -158,24 +158,15 @@ class Planner:
         if term.box is not None:
             term = self.part_of(term, collection, options)
             fusion = fusion if crosses else region_fusion(term)
-        entry, encoding = collection.entry, term.encoding
-        expected, shape = (1, entry.embedding_dim), tuple(encoding.embedding.shape)
-        if shape != expected:
-            raise ShapeError(f"embedding {expected}", shape)
-        if encoding.tokens.shape[2] != entry.token_dim:
-            raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
-        if options.explain and crosses and term.modality == "text" and term.text is None:
-            raise InputError("explain: expected the query's text, got none")
-        if options.lexical and term.text is None:
-            raise InputError("lexical: expected a query of one text, got none")
+        _check_fit(term, collection, options, crosses=crosses)
         if options.min_probability is not None:
             self._check_judged(crosses=crosses)
-        compares = crosses or term.box is not None
+        encoding, compares = term.encoding, crosses or term.box is not None
         return TermPlan(
             term=term,
             embedding=encoding.embedding[0],
             stage=SecondStageQuery(encoding.tokens[0][encoding.mask[0]], term.modality),
-            aligns=compares and means and entry.token_count > 0,
+            aligns=compares and means and collection.entry.token_count > 0,
             crosses=crosses,
             hubs=float(crosses),
             fusion=fusion,
@@ -215,6 +206,21 @@ class Planner:
         usual = self._candidates[collection.target]
         has_moved = given is None and any(each.is_moved for each in terms)
         return max(usual, MOVED_CANDIDATES) if has_moved else usual, is_exhaustive
+
+
+def _check_fit(
+    term: Term, collection: Collection, options: SearchOptions, *, crosses: bool
+) -> None:
+    entry, encoding = collection.entry, term.encoding
+    expected, shape = (1, entry.embedding_dim), tuple(encoding.embedding.shape)
+    if shape != expected:
+        raise ShapeError(f"embedding {expected}", shape)
+    if encoding.tokens.shape[2] != entry.token_dim:
+        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
+    if options.explain and crosses and term.modality == "text" and term.text is None:
+        raise InputError("explain: expected the query's text, got none")
+    if options.lexical and term.text is None:
+        raise InputError("lexical: expected a query of one text, got none")
 
 
 def _first_stage(terms: Sequence[TermPlan], options: SearchOptions) -> SecondStageQuery | None:

@@ -182,7 +182,7 @@ def _score_best(
 ) -> Scored:
     """Score the candidates of one block that can be on the page, by their bounds, and the pool."""
     term, pool, page = plan.terms[0], found.pool, found.page
-    rows, match, _, _ = found.items
+    rows, match = found.items.rows, found.items.match
     known = np.full(len(rows), np.nan, dtype=np.float32)
     # How many of all items will be scored is not known: the deadline is checked between blocks.
     count = len(rows) + len(pool.rows) * (pool.places is None) if found.are_nearest else 0
