@@ -13,8 +13,11 @@ photos is built by the import of ready-made encodings.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,11 +34,11 @@ from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import NewGeneration, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
-from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import codec_for
 from aladin_network.types import Target
 from benchmarks.lib.small_collection import new_index, photo_row, small_model, text_row
-from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, Photos, Source
+from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, TOKEN_DIM, Photos, Source
 
 # Principal directions are kept until they hold this share of the variance.
 _VARIANCE_KEPT = 0.99
@@ -52,6 +55,8 @@ _BLOCK = 512
 # real use; measurements draw other texts.
 _TEXTS = 2000
 _CODEC_SAMPLE_PHOTOS = 1024
+# Batches whose tokens are packed while others are drawn and written.
+_PACKERS = 2
 
 
 class TextQueries(NamedTuple):
@@ -72,8 +77,8 @@ class _PrincipalSpace:
     """The principal directions in which embeddings and tokens of real photos vary together.
 
     Attributes:
-        mean: (256 + 49 * 128,) of both, each half scaled to a variance of 1.
-        directions: (kept, 256 + 49 * 128).
+        mean: (256 + regions * 128,) of both, each half scaled to a variance of 1.
+        directions: (kept, 256 + regions * 128).
         coordinates: (real photos, kept).
         spread: (kept,) standard deviations.
         neighbours: (real photos, partners) nearest real photos.
@@ -84,7 +89,7 @@ class _PrincipalSpace:
         count = len(photos.embeddings)
         embeddings = torch.from_numpy(photos.embeddings)
         flat = torch.from_numpy(photos.tokens).reshape(count, -1)
-        # Both halves have the same weight, because otherwise 49 tokens would dominate the
+        # Both halves have the same weight, because otherwise the tokens would dominate the
         # embedding.
         joint = torch.cat(
             [half / half.var(dim=0).sum().sqrt() for half in (embeddings, flat)], dim=1
@@ -128,7 +133,8 @@ class SyntheticPhotos:
 
         Args:
             count: Number of photos.
-            batch: Number of photos at a time, about 25 KB each; rounded up to whole blocks.
+            batch: Number of photos at a time, 25 KB each with 49 regions; rounded up to whole
+                blocks.
         """
         return map(self._photos_at, self._drawn(count, batch))
 
@@ -197,9 +203,9 @@ class SyntheticPhotos:
     def _photos_at(self, points: Float[Tensor, "photos kept"]) -> Photos:
         # Each half is scaled, which the normalisation undoes.
         joint = torch.addmm(self._space.mean, points, self._space.directions)
-        embeddings, flat = joint.split([EMBEDDING_DIM, REGIONS * TOKEN_DIM], dim=1)
-        tokens = flat.reshape(len(points), REGIONS, TOKEN_DIM)
-        return Photos(F.normalize(embeddings, dim=1).numpy(), F.normalize(tokens, dim=2).numpy())
+        embeddings = F.normalize(joint[:, :EMBEDDING_DIM], dim=1)
+        tokens = joint[:, EMBEDDING_DIM:].reshape(len(points), -1, TOKEN_DIM)
+        return Photos(embeddings.numpy(), F.normalize(tokens, dim=2).numpy())
 
 
 def write_synthetic_index(
@@ -215,7 +221,8 @@ def write_synthetic_index(
 
     Returns:
         Seconds by stage: "draw" makes the photos, which a real import would read; "pack" brings
-        tokens into their stored form; "write" and "ann" are the writer's.
+        tokens into their stored form, as far as it was waited for; "write" and "ann" are the
+        writer's.
     """
     seconds = StageSeconds()
     with new_index(root, small_model(EMBEDDING_DIM, TOKEN_DIM)) as model:
@@ -254,16 +261,27 @@ def _photo_parts(
     photos: SyntheticPhotos, count: int, codec: TokenCodec, seconds: StageSeconds
 ) -> Iterator[PackedBatch]:
     batches = photos.photos(count)
+    packing = StageSeconds()
+
+    def pack(batch: Photos) -> PackedTokens:
+        with packing.measure("pack"):
+            return codec.pack(batch.tokens.reshape(-1, TOKEN_DIM))
+
     written = 0
-    while written < count:
-        with seconds.measure("draw"):
-            batch = next(batches)
-        with seconds.measure("pack"):
-            packed = codec.pack(batch.tokens.reshape(-1, TOKEN_DIM))
-        numbers = range(written, written + len(batch.embeddings))
-        lengths = np.full(len(numbers), REGIONS, dtype=np.int64)
-        yield PackedBatch([synthetic_item(n) for n in numbers], batch.embeddings, packed, lengths)
-        written = numbers.stop
+    ahead: deque[tuple[Photos, Future[PackedTokens]]] = deque()
+    with ThreadPoolExecutor(_PACKERS) as pool:
+        while written < count:
+            with seconds.measure("draw"):
+                for batch in islice(batches, 1 + _PACKERS - len(ahead)):
+                    ahead.append((batch, pool.submit(pack, batch)))
+            batch, packed = ahead.popleft()
+            with seconds.waiting_for(packing):
+                tokens = packed.result()
+            numbers = range(written, written + len(batch.embeddings))
+            lengths = np.full(len(numbers), batch.tokens.shape[1], dtype=np.int64)
+            items = [synthetic_item(number) for number in numbers]
+            yield PackedBatch(items, batch.embeddings, tokens, lengths)
+            written = numbers.stop
 
 
 def _text_part(texts: TextQueries, codec: TokenCodec) -> PackedBatch:

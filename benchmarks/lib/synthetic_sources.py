@@ -38,7 +38,7 @@ class Photos(NamedTuple):
 
     Attributes:
         embeddings: (photos, 256) float32, L2-normalised.
-        tokens: (photos, 49, 128) float32, L2-normalised.
+        tokens: (photos, regions, 128) float32, L2-normalised; 49 regions unless said.
     """
 
     embeddings: NDArray[np.float32]
@@ -83,6 +83,16 @@ class Source:
         stored = [of_photo[:_STORED_CAPTIONS] for of_photo in self.captions]
         asking = [of_photo[_STORED_CAPTIONS:] or of_photo[-1:] for of_photo in self.captions]
         return replace(self, captions=stored), replace(self, captions=asking)
+
+    def keeping(self, regions: int) -> Source:
+        """Keep as many regions of each photo, evenly spaced.
+
+        Args:
+            regions: Number of regions, at most as many as a photo has.
+        """
+        every = self.photos.tokens.shape[1]
+        kept = np.arange(regions) * every // regions
+        return replace(self, photos=self.photos._replace(tokens=self.photos.tokens[:, kept]))
 
 
 def find_source(path: Path | None = None) -> Source:

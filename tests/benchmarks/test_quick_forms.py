@@ -18,6 +18,7 @@ from aladin_index.building.builder import build_index
 from aladin_network.types import NullProgress, Progress
 from aladin_service.demo.run import draw_demo
 from aladin_service.item_sources import image_items, text_items
+from benchmarks.search import searches
 from benchmarks.search.searches import Effort
 from tests.benchmarks.conftest import RunBenchmark
 
@@ -56,21 +57,35 @@ def test_kinds_of_first_stages_are_calibrated_and_measured(run_benchmark: RunBen
 
 
 def test_an_index_is_built_and_searched_and_kept(
-    run_benchmark: RunBenchmark, tmp_path: Path
+    run_benchmark: RunBenchmark,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     effort = Effort(
         searches=5, recall_queries=10, fidelity_queries=10, exhaustive_runs=1, throughput_s=0.05
     )
-    words = ["--quick", "--keep", str(tmp_path)]
+    words = ["--quick", "--keep", str(tmp_path), "--regions", "17"]
     figures = run_benchmark("search.scale", *words, QUICK_ITEMS=300, _QUICK=effort)
     assert (figures["items"], figures["ann"], figures["ann_recall"]) == (300, "Flat", 1.0)
     assert 0.9 <= figures["fidelity"] <= 1.0
     assert 0 < figures["p50_ms"] <= figures["p95_ms"]
-    assert figures["disk_bytes"] > 300 * (49 * (128 + 4) + 256 * 4)
+    tokens = tmp_path / "index/generations/000001/images/tokens.npy"
+    assert np.load(tokens, mmap_mode="r").shape == (300 * 17, 128)
+    assert figures["disk_bytes"] > 300 * (17 * (128 + 4) + 256 * 4)
+    assert 0 < figures["search_anonymous_bytes"] < figures["search_rss_bytes"]
     assert figures["rss_bytes"] == max(figures["build_rss_bytes"], figures["search_rss_bytes"])
     assert set(figures["build_s"]) == {"draw", "pack", "write", "ann"}
+    # Not built again, and compared with exact and exhaustive search in parts.
+    built = (tmp_path / "index/CURRENT").stat().st_mtime_ns
+    monkeypatch.setattr(searches, "_SCORES", 4 * 300)
     again = run_benchmark("search.scale", *words, QUICK_ITEMS=300, _QUICK=effort)
-    assert "build_s" not in again
+    assert (tmp_path / "index/CURRENT").stat().st_mtime_ns == built
+    same = ("build_s", "disk_bytes", "ann_recall", "candidates", "fidelity", "fidelity_curve")
+    assert [again[name] for name in same] == [figures[name] for name in same]
+    with pytest.raises(SystemExit):
+        run_benchmark("search.scale", "--regions", "50")
+    assert "--regions: expected 1 to 49, got 50" in capsys.readouterr().err
 
 
 def test_late_interaction_is_timed_against_other_packages(run_benchmark: RunBenchmark) -> None:

@@ -119,13 +119,12 @@ def quantise(
     levels = LEVELS.astype(np.float32)
     scales = _positive(np.sqrt(np.square(vectors).mean(axis=1)) * (_LARGEST / 127))
     codes = np.zeros(vectors.shape, dtype=np.uint8)
+    wanted = vectors if feedback is None else vectors @ feedback.metric
     for _ in range(_ROUNDS):
         codes = round_to_levels(vectors, scales, LEVELS, feedback)
         chosen = levels[codes]
         # Least squares, in the metric of the queries if they are known.
-        wanted, found = vectors, chosen
-        if feedback is not None:
-            wanted, found = vectors @ feedback.metric, chosen @ feedback.metric
+        found = chosen if feedback is None else chosen @ feedback.metric
         best = np.einsum("nd,nd->n", wanted, found) / np.square(found).sum(axis=1)
         scales = _positive(best)
     return _to_bytes(codes), scales

@@ -129,6 +129,11 @@ def test_synthetic_photos_depend_on_seed_and_number_and_resemble_their_source() 
     assert np.abs(other.embeddings - few.embeddings).max() > 0.1
     for vectors, axis in ((few.embeddings, 1), (few.tokens, 2)):
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=axis), 1, atol=1e-5)
+    kept = drawn(SyntheticPhotos(source.keeping(4)), 20)
+    assert (kept.embeddings.shape, kept.tokens.shape) == ((20, 256), (20, 4, 128))
+    np.testing.assert_array_equal(
+        source.keeping(4).photos.tokens, source.photos.tokens[:, [0, 12, 24, 36]]
+    )
     queries = synthetic.queries(60, 600)
     cosines = queries.embeddings @ few.embeddings.T
     own = cosines[np.arange(60), queries.photos]
