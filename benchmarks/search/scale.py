@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from bisect import bisect_left
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -85,11 +86,12 @@ def main() -> None:
 
 def effort_for(items: int) -> Effort:
     """Return how often to measure; steps that read every photo are repeated less for more."""
+    size = bisect_left([200_000, 1_000_000], items)
     return Effort(
         searches=500,
-        recall_queries=200 if items <= 200_000 else 100,
-        fidelity_queries=500 if items <= 200_000 else 100,
-        exhaustive_runs=20 if items <= 200_000 else 5,
+        recall_queries=(200, 100, 100)[size],
+        fidelity_queries=(500, 100, 50)[size],
+        exhaustive_runs=(20, 5, 2)[size],
         throughput_s=3.0,
     )
 

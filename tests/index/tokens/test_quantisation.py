@@ -62,8 +62,8 @@ def test_the_kernel_rounds_to_the_bit_as_numpy_does(
 ) -> None:
     if load_kernel() is None:
         pytest.skip("the native kernel is not compiled here")
-    vectors = np.random.default_rng(3).standard_normal((200, 19)).astype(np.float32)
-    scales = np.random.default_rng(4).uniform(0.005, 0.03, 200).astype(np.float32)
+    vectors = np.random.default_rng(3).standard_normal((201, 19)).astype(np.float32)
+    scales = np.random.default_rng(4).uniform(0.005, 0.03, 201).astype(np.float32)
     feedback = ErrorFeedback.of(queries(19)) if known else None
     by_kernel = round_to_levels(vectors, scales, levels, feedback)
     monkeypatch.setattr(rounding, "load_kernel", lambda: None)
