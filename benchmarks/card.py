@@ -7,12 +7,13 @@ tests           the tests marked `gpu`
 photos          synthetic embeddings and their exact neighbours in float32, for the next two steps
 faiss           FAISS alone: every vector in half precision, and inverted lists of 8 bits
 torch           torch alone: every vector in half and in single precision
+exhaustive      all photos scored by both stages, beside a bare product of their tokens
 stages_N        both stages of the product with N photos, on the processor and on the card
 
-See `benchmarks.search.gpu` for the figures. Each step runs in a process of its own: one that
-fails, crashes or overruns its share of the time is recorded with the reason, and the next one runs.
-Without a card, all that needs one is recorded as skipped; `--quick` measures a few photos then, on
-the processor.
+See `benchmarks.search.gpu` and `benchmarks.search.card_stages` for the figures. Each step runs in
+a process of its own: one that fails, crashes or overruns its share of the time is recorded with the
+reason, and the next one runs. Without a card, all that needs one is recorded as skipped; `--quick`
+measures a few photos then, on the processor.
 
 On a machine without a connection, bring: this tree with the compiled kernel
 (index/aladin_index/kernel/_maxsim.so), the packages that the tests import, and FAISS for cards
@@ -44,6 +45,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 _SIZES = (10_000, 100_000, 1_000_000)
 _QUICK_SIZE = 1000
 _STAGES_SHARE = {10_000: 30.0, 100_000: 60.0, 1_000_000: 170.0, _QUICK_SIZE: 30.0}
+_STAGES = "benchmarks.search.card_stages"
 # What is told of a test that fails, and of pytest's output.
 _MOST_CHARS = 2000
 
@@ -77,8 +79,9 @@ def steps(*, is_quick: bool) -> list[Step]:
         Step("photos", "benchmarks.search.gpu:draw", 40, sizes[-1]),
         Step("faiss", "benchmarks.search.gpu:faiss_alone", 80, sizes[-1]),
         Step("torch", "benchmarks.search.gpu:torch_alone", 30, sizes[-1]),
+        Step("exhaustive", f"{_STAGES}:exhaustive", 60, sizes[-1]),
         *(
-            Step(f"stages_{items}", "benchmarks.search.gpu:two_stages", _STAGES_SHARE[items], items)
+            Step(f"stages_{items}", f"{_STAGES}:two_stages", _STAGES_SHARE[items], items)
             for items in sizes
         ),
     ]

@@ -54,9 +54,8 @@ TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit")
 # Heads that can score a pair.
 ScoreName = Literal["matching", "alignment", "attention"]
 
-# Device of the network and of searches, and what finds the candidates there.
+# Device of the network and of searches.
 DeviceName = Literal["auto", "cpu", "cuda"]
-FirstStageName = Literal["faiss", "torch"]
 
 # Precision in which torch encodes the texts of queries, and its setting; all else is float32.
 Precision = Literal["float32", "bfloat16"]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class TextSearches:
             for embedding, words in zip(queries.embeddings, queries.words, strict=True)
         ]
 
-    def asked(self, turn: int, candidates: int) -> AskedSearch[Term]:
+    def asked(self, turn: int, candidates: int | Literal["exhaustive"]) -> AskedSearch[Term]:
         """Return the search with query number `turn`, starting over after the last query."""
         query = Term(self._encodings[turn % len(self._encodings)], "text")
         return AskedSearch(query, "images", SearchOptions(k=TOP, candidates=candidates, fusion=1.0))

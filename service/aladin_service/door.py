@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aladin_index.search.results import SearchAnswer
     from aladin_network.detectors.base import Detector
     from aladin_network.encoders.readers import PhotoReader
-    from aladin_network.types import DeviceName, FirstStageName, Target
+    from aladin_network.types import DeviceName, Target
     from aladin_service.client import AladinClient
 
 
@@ -142,7 +142,6 @@ class Local:
         self,
         path: Path,
         device: DeviceName = "cpu",
-        first_stage: FirstStageName = "faiss",
         detector: str | None = None,
         *,
         reads_photos: bool = True,
@@ -158,7 +157,7 @@ class Local:
         settings = read_settings()
         self.path = path
         with ExitStack() as opened:
-            place = opened.enter_context(closing(SearchDevice.choose(device, first_stage)))
+            place = opened.enter_context(closing(SearchDevice.choose(device)))
             backend = open_backend(path, device=place, engine=engine_options(path))
             opened.callback(backend.close)
             self.searcher = TwoStageSearcher(backend)

@@ -44,11 +44,13 @@ def test_the_tiny_form_measures_every_step_on_the_processor(
     assert any("test_devices.py" in files for files in collected)
     steps = json.loads(out.read_text(encoding="utf-8"))["steps"]
     statuses = {name: step["status"] for name, step in steps.items()}
-    measured = dict.fromkeys(["environment", "photos", "faiss", "torch", "stages_1000"], "done")
+    measured = dict.fromkeys(
+        ["environment", "photos", "faiss", "torch", "exhaustive", "stages_1000"], "done"
+    )
     assert statuses == measured | {"tests": "skipped"}
     assert steps["environment"]["figures"]["card"] is None
     assert "no CUDA device" in steps["tests"]["reason"]
-    flat = steps["faiss"]["figures"]["flat, half precision"]["widths"]["1"]
+    flat = steps["faiss"]["figures"]["flat"]
     lists = steps["faiss"]["figures"]["inverted lists, 8 bits"]["widths"]
     exact = steps["torch"]["figures"]["flat, single precision"]
     assert flat["recall_at_10"] > 0.99 and exact["recall_at_100"] == 1
@@ -58,10 +60,15 @@ def test_the_tiny_form_measures_every_step_on_the_processor(
         for size, times in figures["batches"].items():
             assert 0 < times["p10_ms"] <= times["p50_ms"]
             assert times["queries_per_s"] == pytest.approx(1000 * int(size) / times["p50_ms"])
-    for engine in ("processor", "torch on cpu"):
+    for engine in ("processor", "card", "card, torch"):
         stages = steps["stages_1000"]["figures"][engine]
         assert stages["ann_recall"] == stages["same_hits"] == 1
         assert stages["retrieve"]["p50_ms"] < stages["search"]["p50_ms"]
+        assert list(stages["exhaustive"]) == ["1", "16"]
+    scans = steps["exhaustive"]["figures"]
+    for regions in (17, 49):
+        for form in ("float16", "int8", "4bit"):
+            assert scans[f"{regions} regions, {form}"]["scan of 16"]["queries_per_s"] > 0
 
 
 def tells_and_ends(setup: Setup, report: Report) -> None:

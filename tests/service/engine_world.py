@@ -108,7 +108,7 @@ class EngineWorld:
         live = self.live_index(client, on_call=metrics.engine_call)
         worker = Worker(
             live,
-            SearchDevice.choose("cpu", "faiss"),
+            SearchDevice(),
             QueryEncoder(chosen.query_limits),
             ThumbnailCache(0),
             ThumbnailCache(0),

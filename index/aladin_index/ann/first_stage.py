@@ -69,13 +69,9 @@ class AnnSearch:
         return filled_up(found, self._embeddings, queries, count, allowed)
 
 
-def first_stages(
-    ann: AnnIndex, embeddings: NDArray[np.float32], on_device: FirstStage | None = None
-) -> tuple[FirstStage, ...]:
+def first_stages(ann: AnnIndex, embeddings: NDArray[np.float32]) -> tuple[FirstStage, ...]:
     """Return the ways to search a collection, in the order in which they are asked."""
     exact, by_ann = ExactSearch(ann, embeddings), AnnSearch(ann, embeddings)
-    if on_device is not None:
-        return exact, on_device, by_ann
     scan = ExactScan.of(embeddings) if ann.compares_all else None
     return (exact, by_ann) if scan is None else (scan, exact, by_ann)
 

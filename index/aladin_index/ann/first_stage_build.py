@@ -44,6 +44,11 @@ _ID_BYTES = 8
 
 _QUERIES = 200
 
+# Largest number of vectors that a GPU compares with one by one. Not measured yet, but arithmetic: a
+# scan of so many vectors of 256 values in half precision reads 2 GB, which takes 0.7 ms at 3 TB/s;
+# `python -m benchmarks.card` measures it.
+CARD_FLAT_UP_TO = 4_000_000
+
 
 class AnnOption(NamedTuple):
     """One kind of index for a collection.

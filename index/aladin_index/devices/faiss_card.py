@@ -1,39 +1,29 @@
-"""A first stage on a GPU: a copy of the ANN by FAISS.
-
-FAISS permits one thread per GPU, so all its calls are made by one.
-"""
+"""FAISS on a GPU, which permits one thread: all its calls are made by one."""
 
 from __future__ import annotations
 
-import math
+import importlib
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
-from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.items.selection import Selection
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 
 # Maximum numbers of neighbours and of lists of FAISS's GPU kernels.
 MOST_ON_CARD = 2048
-_VECTORS_AT_A_TIME = 2**18
-
-
-def with_margin(count: int) -> int:
-    """Return how many rows to request of half-precision vectors to include the best `count`.
-
-    They change the order only where cosines agree to 0.001; re-scoring with exact cosines then
-    finds the right ones.
-    """
-    return count + count // 10 + 16
+# FAISS's working memory; it would take 1.5 GiB.
+FAISS_BYTES = 2**29
 
 
 class OwnerFailedError(RuntimeError):
@@ -107,71 +97,72 @@ def _failed(reason: BaseException) -> OwnerFailedError:
 
 
 class FaissCard:
-    """A GPU as FAISS uses it: its working memory, and the only thread that may use it.
-
-    FAISS's indexes on cards, and the memory that they share, are not to be used by two threads.
-    """
+    """A GPU as FAISS uses it: its working memory, and the only thread that may use it."""
 
     def __init__(self, library: Any = faiss) -> None:
-        if not hasattr(library, "StandardGpuResources"):
-            raise RuntimeError("this FAISS was built without support for cards (faiss-cpu)")
+        """Reserve the working memory; raises `RuntimeError` if FAISS finds no GPU."""
         if library.get_num_gpus() == 0:
-            raise RuntimeError("FAISS finds no card")
+            raise RuntimeError("FAISS finds no GPU")
         self._library = library
-        self.owner = OwnerThread("faiss-card")
-        self._resources = self.owner.run(library.StandardGpuResources)
+        self._owner = OwnerThread("faiss-card")
+        self._resources = self._owner.run(self._reserve)
 
-    def copy(self, ann: AnnIndex, embeddings: NDArray[np.float32]) -> Any:
-        """Copy a first stage to the GPU.
+    def copy_lists(self, index: Any, lists: int) -> CardLists:
+        """Copy inverted lists to the GPU, of which a search reads the nearest `lists`."""
 
-        Inverted lists and plain vectors go as they are. All else, graphs above all, has no form
-        on cards; there the card compares with every vector, in less time than a processor needs
-        for the graph.
-        """
-        index = ann.faiss_index
+        def copy() -> Any:
+            made = self._library.index_cpu_to_gpu(self._resources, 0, index)
+            # The copy is private, so the parameter is set once instead of at each search.
+            made.nprobe = min(lists, MOST_ON_CARD)
+            return made
+
+        return CardLists(self._owner, self._owner.run(copy))
+
+    def search_lists(self, lists: CardLists, queries: Tensor, count: int) -> NDArray[np.int64]:
+        """Search inverted lists; rows (queries, count), -1 where too few were found."""
+        asked, [index] = queries.float().cpu().numpy(), lists.box
+        found: NDArray[np.int64] = self._owner.run(lambda: index.search(asked, count)[1])
+        return found
+
+    def search_all(self, vectors: Tensor, queries: Tensor, count: int) -> NDArray[np.int64]:
+        """Compare with every vector, which is on the GPU already; rows (queries, count)."""
         library = self._library
-        if isinstance(index, (library.IndexIVFFlat, library.IndexIVFScalarQuantizer)):
-            return self.owner.run(lambda: self._inverted_lists(index, ann.search_width or 1))
-        return self.owner.run(lambda: self._plain_vectors(embeddings))
+
+        def search() -> NDArray[np.int64]:
+            found = library.knn_gpu(
+                self._resources, queries, vectors, count, metric=library.METRIC_INNER_PRODUCT
+            )
+            rows: Tensor = found[1]
+            return rows.cpu().numpy()
+
+        return self._owner.run(search)
 
     def close(self) -> None:
         """Stop the thread; no search is possible afterwards."""
-        self.owner.close()
+        self._owner.close()
 
-    def _inverted_lists(self, index: Any, lists: int) -> Any:
-        copy = self._library.index_cpu_to_gpu(self._resources, 0, index)
-        # The copy is private, so the parameter is set once instead of at each search.
-        copy.nprobe = min(lists, MOST_ON_CARD)
-        return copy
-
-    def _plain_vectors(self, embeddings: NDArray[np.float32]) -> Any:
-        options = self._library.GpuIndexFlatConfig()
-        options.useFloat16 = True  # half the memory, and the memory is what a search waits for
-        dim = embeddings.shape[1]
-        index = self._library.GpuIndexFlatIP(self._resources, dim, options)
-        for start in range(0, len(embeddings), _VECTORS_AT_A_TIME):
-            index.add(np.ascontiguousarray(embeddings[start : start + _VECTORS_AT_A_TIME]))
-        return index
+    def _reserve(self) -> Any:
+        if self._library is faiss:
+            # FAISS's own addition, by which `knn_gpu` takes tensors.
+            importlib.import_module("faiss.contrib.torch_utils")
+        resources = self._library.StandardGpuResources()
+        resources.setTempMemory(FAISS_BYTES)
+        return resources
 
 
-class GpuAnn:
-    """Searches a copy of an ANN on a GPU, which takes no filters, and at most 2,048 neighbours."""
+class CardLists:
+    """Inverted lists on a GPU; the thread that searches them also frees their memory."""
 
-    def __init__(self, card: FaissCard, ann: AnnIndex, embeddings: NDArray[np.float32]) -> None:
-        self._ann = ann
-        self._owner = card.owner
-        self._on_card = [card.copy(ann, embeddings)]
-        # The thread that searches also frees the memory.
-        weakref.finalize(self, card.owner.post, self._on_card.clear)
+    def __init__(self, owner: OwnerThread, index: Any) -> None:
+        self.box = [index]
+        weakref.finalize(self, owner.post, self.box.clear)
 
-    def search(
-        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
-    ) -> NDArray[np.int64] | None:
-        wanted = max(math.ceil(count * self._ann.oversample), with_margin(count))
-        wanted = min(wanted, self._ann.count)
-        if allowed is not None or wanted > MOST_ON_CARD:
-            return None
-        on_card = self._on_card
-        _, rows = self._owner.run(lambda: on_card[0].search(query[None], wanted))
-        found: NDArray[np.int64] = rows[0]
-        return found[found >= 0]
+
+def has_card_form(index: Any) -> bool:
+    """Whether FAISS can search a copy of an index on a GPU: not graphs, nor codes of 4 bits."""
+    return isinstance(index, (faiss.IndexIVFFlat, faiss.IndexIVFScalarQuantizer))
+
+
+def supports_cards(library: Any = faiss) -> bool:
+    """Whether this FAISS was built with support for GPUs."""
+    return hasattr(library, "StandardGpuResources")

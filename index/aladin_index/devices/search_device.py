@@ -1,4 +1,4 @@
-"""Selects the device of queries and searches, tests it before use, and re-ranks on it.
+"""Selects the device of queries and searches, plans its memory, and tests it before use.
 
 If a device fails later, the CPU takes over, and one warning is logged.
 """
@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from aladin_index.ann import faiss
 from aladin_index.ann.exact_search import Nearest, best_of
-from aladin_index.ann.first_stage import best_of_each, filled_up, first_stages
-from aladin_index.devices.faiss_card import FaissCard, GpuAnn
+from aladin_index.ann.first_stage import best_of_each, filled_up
 from aladin_index.items.selection import Selection
 from aladin_index.search.file_collection import StoredCollection
-from aladin_index.tokens.maxsim import SecondStage
-from aladin_network.types import DeviceName, FirstStageName, Modality
+from aladin_index.search.scan import Scanned, ScanQuery
+from aladin_network.errors import ConfigError
+from aladin_network.types import DeviceName, Modality, Target
+
+if TYPE_CHECKING:
+    from aladin_index.devices.card import Card
+    from aladin_index.devices.card_scan import CardScan
+    from aladin_index.devices.card_tokens import CardTokens
+    from aladin_index.devices.card_vectors import CardVectors
 
 T = TypeVar("T")
 
@@ -64,48 +69,34 @@ class DeviceHealth:
         return spare()
 
 
-class RowSearch(Protocol):
-    """Finds near rows on a device; raises `RuntimeError` if the device has failed."""
-
-    def search(
-        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
-    ) -> NDArray[np.int64] | None:
-        """Find near rows in any order, or None if the device does not take such a search.
-
-        More than `count` are found where the device cannot tell which of them are the nearest.
-        """
-        ...
-
-
 class DeviceSearch:
     """The first stage on a device; leaves searches to the CPU once the device has failed."""
 
     def __init__(
-        self, on_device: RowSearch, collection: StoredCollection, health: DeviceHealth
+        self, vectors: CardVectors, collection: StoredCollection, health: DeviceHealth
     ) -> None:
-        self._on_device, self._health = on_device, health
+        self._vectors, self._health = vectors, health
         self._ann, self._embeddings = collection.ann, collection.embeddings
 
     def nearest(
         self, queries: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> list[Nearest] | None:
-        search, found = self._on_device.search, list[NDArray[np.int64]]()
-        for query in queries:
-            rows = self._health.guard(partial(search, query, count, allowed), lambda: None)
-            if rows is None:
-                return None
-            found.append(rows)
-        best = best_of_each(self._embeddings, queries, found, count, self._ann)
+        rows = self._health.guard(
+            partial(self._vectors.search, queries, count, allowed), lambda: None
+        )
+        if rows is None:
+            return None
+        best = best_of_each(self._embeddings, queries, rows, count, self._ann)
         return filled_up(best, self._embeddings, queries, count, allowed)
 
 
 class DeviceAlignment:
     """The second stage on a device, and on the CPU once the device has failed."""
 
-    def __init__(self, on_device: SecondStage, spare: SecondStage, health: DeviceHealth) -> None:
-        self._on_device = on_device
-        self._spare = spare
-        self._health = health
+    def __init__(
+        self, tokens: CardTokens, collection: StoredCollection, health: DeviceHealth
+    ) -> None:
+        self._tokens, self._spare, self._health = tokens, collection.second_stage, health
 
     def align_all(
         self,
@@ -114,7 +105,7 @@ class DeviceAlignment:
         rows: Sequence[NDArray[np.int64]],
     ) -> list[NDArray[np.float32]]:
         return self._health.guard(
-            partial(self._on_device.align_all, queries, modality, rows),
+            partial(self._tokens.align_all, queries, modality, rows),
             partial(self._spare.align_all, queries, modality, rows),
         )
 
@@ -124,94 +115,119 @@ class DeviceAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        return self._health.guard(
-            partial(self._on_device.similarities, query, modality, rows),
-            partial(self._spare.similarities, query, modality, rows),
-        )
+        return self._spare.similarities(query, modality, rows)
+
+
+class DeviceScan:
+    """Exhaustive search on a device; leaves it to the CPU once the device has failed."""
+
+    def __init__(self, scan: CardScan, health: DeviceHealth) -> None:
+        self._scan, self._health = scan, health
+
+    def best(
+        self, queries: Sequence[ScanQuery], allowed: Selection | None = None
+    ) -> list[Scanned] | None:
+        return self._health.guard(partial(self._scan.best, queries, allowed), lambda: None)
 
 
 class SearchDevice:
-    """Moves the collections of indexes to a device, or leaves them on the CPU.
+    """Moves the collections of indexes to a GPU, or leaves them on the CPU.
 
-    One for a process: it owns the card's working memory, and warns at most once.
+    One for a process: it owns the GPU's working memory, and warns at most once.
+
+    Attributes:
+        device: Torch's name of the device.
     """
 
-    def __init__(
-        self,
-        device: str = "cpu",
-        first_stage: FirstStageName = "faiss",
-        library: Any = faiss,
-    ) -> None:
-        self.device = device
-        self._first_stage: FirstStageName = first_stage
-        self._library = library
-        self._health = DeviceHealth()
-        self._card: FaissCard | None = None
-
-    @classmethod
-    def choose(cls, name: DeviceName, first_stage: FirstStageName = "faiss") -> SearchDevice:
-        """Search on the device with this name.
+    def __init__(self, card: Card | None = None, *, is_required: bool = False) -> None:
+        """Search on a GPU, or on the CPU without one.
 
         Args:
-            name: "auto" takes the card if there is one; "cuda" warns if there is none, and
-                searches as it would have without.
-            first_stage: First stage to use, see `__init__`.
+            card: The GPU.
+            is_required: Whether an index that the GPU cannot search is an error; otherwise the CPU
+                searches it, after a warning.
         """
-        if name == "cpu":
-            return cls("cpu", first_stage)
-        if has_cuda():
-            return cls("cuda:0", first_stage)
-        if name == "cuda":
-            _LOG.warning("searching on the CPU: torch finds no CUDA device")
-        return cls()
+        self.device = "cpu" if card is None else str(card.device)
+        self._card, self._is_required = card, is_required
+        self._health = DeviceHealth()
+
+    @classmethod
+    def choose(cls, name: DeviceName) -> SearchDevice:
+        """Search on the device with this name; "auto" takes a GPU if there is one.
+
+        Raises:
+            ConfigError: If "cuda" is asked for and there is no GPU, or FAISS cannot use it.
+        """
+        if name == "cpu" or (name == "auto" and not has_cuda()):
+            return cls()
+        if not has_cuda():
+            raise ConfigError("--device cuda: PyTorch finds no CUDA device here; give cpu or auto")
+        try:
+            return cls(find_card(), is_required=name == "cuda")
+        except RuntimeError as error:
+            if name == "cuda":
+                raise ConfigError(f"--device cuda: {error}") from error
+            _LOG.warning("searching on the CPU: %s", error)
+            return cls()
 
     @property
     def is_good(self) -> bool:
         """Whether nothing has failed; otherwise the CPU searches."""
         return self._health.is_good
 
-    def place(self, collection: StoredCollection) -> StoredCollection:
-        """Return a collection whose stages run on the device, as far as they pass the test.
+    def place(
+        self, collections: Mapping[Target, StoredCollection]
+    ) -> Mapping[Target, StoredCollection]:
+        """Return the collections of an index with both stages on the device.
 
-        The device is asked for the neighbours of some items, and has to find the ones that the
-        processor finds. If it cannot, one warning says why, and the collection stays as it is.
+        Its memory is planned before anything is copied. The device is asked for the neighbours of
+        some items, and has to find the ones that the processor finds. If it cannot, the collections
+        stay as they are, and one warning says why.
+
+        Raises:
+            ConfigError: If the device is required, and has too little memory or finds other items.
         """
-        if self.device == "cpu" and self._first_stage == "faiss":
-            return collection
-        if not self.is_good:
-            return collection
-        try:
-            on_device = self._first_stage_of(collection)
-            prove(on_device, collection)
-            search = DeviceSearch(on_device, collection, self._health)
-            stages = first_stages(collection.ann, collection.embeddings, search)
-            if self._first_stage == "faiss" or self.device == "cpu":
-                return replace(collection, first_stages=stages)
-            from aladin_index.devices.torch_stages import alignment_on_card
+        card = self._card
+        if card is None or not self.is_good:
+            return collections
+        from aladin_index.devices.card import check_memory
 
-            alignment = alignment_on_card(collection.tokens, self.device)
-            where = "kept on the device" if alignment.is_resident else "copied query by query"
-            _LOG.info("tokens of the %s: %s", collection.target, where)
-            second_stage = DeviceAlignment(alignment, collection.second_stage, self._health)
-            # Bounds are those of the scores on the processor.
-            return replace(collection, first_stages=stages, second_stage=second_stage, bounds=None)
-        except RuntimeError as error:  # what both FAISS and torch raise
-            self._health.fail(error)
-            return collection
+        try:
+            check_memory(collections, card)
+            return {target: self._placed(card, each) for target, each in collections.items()}
+        except (RuntimeError, ConfigError) as error:
+            if self._is_required:
+                raise ConfigError(f"--device cuda: {error}") from error
+            if isinstance(error, RuntimeError):
+                self._health.fail(error)
+            else:  # another index may fit
+                _LOG.warning("searching on the CPU: %s", error)
+            return collections
 
     def close(self) -> None:
         """Release the GPU; a running search is completed on the CPU."""
         if self._card is not None:
             self._card.close()
 
-    def _first_stage_of(self, collection: StoredCollection) -> RowSearch:
-        if self._first_stage == "torch":
-            from aladin_index.devices.torch_stages import exact_search_on
+    def _placed(self, card: Card, collection: StoredCollection) -> StoredCollection:
+        from aladin_index.devices.card_scan import CardScan
+        from aladin_index.devices.card_tokens import CardTokens
+        from aladin_index.devices.card_vectors import CardVectors
 
-            return exact_search_on(collection.embeddings, self.device)
-        if self._card is None:
-            self._card = FaissCard(self._library)
-        return GpuAnn(self._card, collection.ann, collection.embeddings)
+        vectors = CardVectors(card, collection.ann, collection.embeddings)
+        prove(vectors, collection)
+        search = DeviceSearch(vectors, collection, self._health)
+        # The others answer once the device has failed.
+        placed = replace(collection, first_stages=(search, *collection.first_stages))
+        if collection.entry.token_count == 0:
+            return placed
+        tokens = CardTokens(card, collection.tokens)
+        return replace(
+            placed,
+            second_stage=DeviceAlignment(tokens, collection, self._health),
+            scan=DeviceScan(CardScan(card, vectors, tokens), self._health),
+            bounds=None,  # they are those of the scores on the processor
+        )
 
 
 def has_cuda() -> bool:
@@ -223,17 +239,33 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def prove(on_device: RowSearch, collection: StoredCollection) -> None:
-    """Check that a first stage finds the neighbours of some of its own items."""
+def find_card() -> Card:
+    """Return the first GPU; raises `RuntimeError` if FAISS is built for GPUs and finds none."""
+    import torch
+
+    from aladin_index.devices.card import Card
+    from aladin_index.devices.faiss_card import FaissCard, supports_cards
+
+    if not supports_cards():
+        _LOG.info("FAISS has no support for GPUs (faiss-cpu): torch compares with every item")
+    return Card(torch.device("cuda:0"), faiss=FaissCard() if supports_cards() else None)
+
+
+def prove(vectors: CardVectors, collection: StoredCollection) -> None:
+    """Check that a device finds neighbours of some items as near as those that the processor finds.
+
+    Both are judged by the nearest of what either has found.
+    """
     count = min(_PROOF_COUNT, collection.entry.count)
-    for row in np.linspace(0, collection.entry.count - 1, _PROOF_QUERIES).astype(np.int64):
-        query = np.array(collection.embeddings[row])
-        rows = np.sort(collection.ann.search(query, count))
-        nearest, _ = best_of(collection.embeddings, query, rows, count)
-        rows = on_device.search(query, count)
-        found = nearest if rows is None else np.intersect1d(rows, nearest)
-        if len(found) < _PROOF_SHARE * len(nearest):
+    places = np.linspace(0, collection.entry.count - 1, _PROOF_QUERIES).astype(np.int64)
+    queries = np.array(collection.embeddings[places])
+    for query, rows in zip(queries, vectors.search(queries, count), strict=True):
+        known = collection.ann.search(query, count)
+        either = np.union1d(rows, known)
+        nearest, _ = best_of(collection.embeddings, query, either, count)
+        found, expected = (len(np.intersect1d(each, nearest)) for each in (rows, known))
+        if found < _PROOF_SHARE * expected:
             raise RuntimeError(
-                f"a search on the device found {len(found)} of the {len(nearest)} items that the "
-                "processor finds"
+                f"a search on the device found {found} of the nearest {count} items, the "
+                f"processor {expected}"
             )

@@ -32,6 +32,7 @@ from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.words import FoundWords
 from aladin_index.search.collection import (
+    ExhaustiveQuery,
     FirstStageQuery,
     ListedPage,
     ListOrder,
@@ -96,6 +97,10 @@ class EngineCollection:
         return self._client.count(self._generation, self.target)
 
     @property
+    def scans_all(self) -> bool:
+        return False
+
+    @property
     def has_tokens(self) -> bool:
         """Whether there are tokens to re-rank by; imported embeddings come without tokens."""
         return self.entry.token_count > 0
@@ -138,14 +143,9 @@ class EngineCollection:
     def order_all(self, queries: Sequence[FirstStageQuery]) -> list[Ordered]:
         return [self.order(query) for query in queries]
 
-    def everything(
-        self,
-        embedding: NDArray[np.float32],
-        second_stage: SecondStageQuery | None = None,
-        hubs: float = 1.0,
-    ) -> Ordered:
+    def everything(self, queries: Sequence[ExhaustiveQuery]) -> list[Ordered]:
         """Raise an `InputError`: a vector database does not return all items."""
-        del embedding, second_stage, hubs
+        del queries
         raise InputError("candidates: expected a number for an index in a database, got exhaustive")
 
     def match(

@@ -206,10 +206,10 @@ def open_index(
             raise IndexMismatchError(f"{path}: model", manifest.model.id, checkpoint.model_id)
         for target in manifest.targets:
             opened[target] = _open(folder, manifest, target)
-        placed = {
-            target: device.place(_with_bounds(folder, collection, opened))
+        placed = device.place({
+            target: _with_bounds(folder, collection, opened)
             for target, collection in opened.items()
-        }
+        })  # fmt: skip
     except BaseException:
         for collection in opened.values():
             collection.items.close()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.exact_search import largest
-from aladin_index.search.collection import FirstStageQuery, Ordered
+from aladin_index.search.collection import ExhaustiveQuery, FirstStageQuery, Ordered
 from aladin_index.search.plan import Plan
 
 _NO_PLACES = np.empty(0, dtype=np.int64)
@@ -76,13 +76,15 @@ def find_candidates(plans: Sequence[Plan]) -> list[Candidates]:
     """Find the candidates of pages; searches that share a collection are answered together."""
     found: dict[int, Candidates] = {}
     for group in sharing(plans):
-        wanted = [_wanted(plans[place]) for place in group if not plans[place].is_exhaustive]
         collection = plans[group[0]].collection
+        of_all = [_wanted_of_all(plans[place]) for place in group if plans[place].is_exhaustive]
+        wanted = [_wanted(plans[place]) for place in group if not plans[place].is_exhaustive]
+        every = iter(collection.everything(of_all) if of_all else ())
         ordered = iter(collection.order_all(wanted) if wanted else ())
         for place in group:
             plan = plans[place]
             if plan.is_exhaustive:
-                found[place] = _every(plan)
+                found[place] = _every(plan, next(every))
             else:
                 of_plan = next(ordered)
                 if plan.own_rows:
@@ -151,16 +153,23 @@ def _with_words(plan: Plan, ordered: Ordered) -> Candidates:
     )
 
 
-def _every(plan: Plan) -> Candidates:
-    """Return all items as one block, with bounds unless words or several terms add to the score."""
-    options, is_plain = plan.options, plan.words is None and not plan.is_joined
-    stage = plan.terms[0].stage if is_plain else None
-    items = plan.collection.everything(plan.first.embedding, stage, plan.first.hubs)
-    if plan.own_rows:
-        items = items.without(plan.own_rows)
+def _wanted_of_all(plan: Plan) -> ExhaustiveQuery:
+    """Return what all items are candidates of; words and several terms add to the score."""
+    term, is_plain = plan.terms[0], plan.words is None and not plan.is_joined
+    first = plan.first._replace(
+        wanted=plan.options.offset + plan.options.k,
+        candidates=plan.pool_size,
+        second_stage=term.stage if is_plain else None,
+    )
+    return ExhaustiveQuery(first, term.fusion, term.weight, plan.own_rows)
+
+
+def _every(plan: Plan, items: Ordered) -> Candidates:
+    """Make one block of all items."""
+    options = plan.options
     places = largest(items.match, plan.pool_size) if plan.pool_size else _NO_PLACES
     return Candidates(
-        items=items._replace(candidates=len(items.rows)),
+        items=items,
         blocks=None,
         page=slice(options.offset, options.offset + options.k),
         pool=Pool(items.rows[places], items.match[places], places),

@@ -7,7 +7,7 @@ checkpoint here, for queries are encoded where they are answered.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.items.words import FoundWords
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
+from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Modality, Target
 
 
@@ -60,6 +61,23 @@ class FirstStageQuery(NamedTuple):
     hubs: float = 1.0
 
 
+class ExhaustiveQuery(NamedTuple):
+    """What every item is a candidate of.
+
+    Attributes:
+        first: The query; of all items the `wanted` best by the fused score have to be found, and
+            the `candidates` nearest. Without a `second_stage`, the total has other parts, too.
+        fusion: Constants of the fusion of both stages' scores.
+        weight: Weight of the alignment score in the fusion.
+        without: Rows that must not be found.
+    """
+
+    first: FirstStageQuery
+    fusion: DirectionFusion
+    weight: float
+    without: Sequence[int] = ()
+
+
 class Ordered(NamedTuple):
     """Items of the first stage, best first, those of equal score in ascending order of their rows.
 
@@ -70,12 +88,15 @@ class Ordered(NamedTuple):
             there are fewer.
         upper: (found,) float32, upper bounds of their alignment scores, infinity where none is
             known; None if the items are scored as soon without them.
+        nearer: Counts the candidates that are nearer to the query than the items at some places,
+            where some candidates are not among the items; else None.
     """
 
     rows: NDArray[np.int64]
     match: NDArray[np.float32]
     candidates: int
     upper: NDArray[np.float32] | None = None
+    nearer: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None
 
     def without(self, rows: Sequence[int]) -> Ordered:
         """Return the items but for some rows."""
@@ -169,6 +190,11 @@ class Collection(Protocol):
         ...
 
     @property
+    def scans_all(self) -> bool:
+        """Whether all items can be candidates however many there are, since a GPU scores them."""
+        ...
+
+    @property
     def has_tokens(self) -> bool:
         """Whether the collection has tokens for re-ranking."""
         ...
@@ -196,15 +222,11 @@ class Collection(Protocol):
         """Do what `order` does for several queries, in one call where the storage allows it."""
         ...
 
-    def everything(
-        self,
-        embedding: NDArray[np.float32],
-        second_stage: SecondStageQuery | None = None,
-        hubs: float = 1.0,
-    ) -> Ordered:
-        """Return all items that a search may find, by ascending row.
+    def everything(self, queries: Sequence[ExhaustiveQuery]) -> list[Ordered]:
+        """Return for each query all items that it may find, by ascending row.
 
-        They are bounded if `second_stage` says by what.
+        They are bounded if its `second_stage` says by what. Where a GPU has scored all of them,
+        only those are returned that can be wanted.
 
         Raises:
             InputError: If the index is in a vector database, which does not return all items.

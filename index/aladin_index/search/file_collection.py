@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.exact_search import exact_search, merge_orders
+from aladin_index.ann.exact_search import exact_scores, exact_search, merge_orders
 from aladin_index.ann.first_stage import FirstStage
 from aladin_index.ann.hub_correction import query_vectors, stored_biases
 from aladin_index.changes.reader import CollectionChanges, LiveItems
@@ -23,6 +23,7 @@ from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.items.words import FoundWords, WordIndex
 from aladin_index.search.collection import (
+    ExhaustiveQuery,
     FirstStageQuery,
     ListedPage,
     ListOrder,
@@ -32,6 +33,7 @@ from aladin_index.search.collection import (
 )
 from aladin_index.search.lexical import find_rare_words
 from aladin_index.search.listing import Listed, list_fields, list_items
+from aladin_index.search.scan import ItemScan, Scanned, ScanQuery
 from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, WORTH_BOUNDING, LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
@@ -56,6 +58,7 @@ class StoredCollection:
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
         bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
+        scan: What scores all items at once, or None on the CPU.
     """
 
     target: Target
@@ -67,6 +70,7 @@ class StoredCollection:
     tokens: TokenStore
     items: ItemStore
     bounds: LazyBounds | None = None
+    scan: ItemScan | None = None
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -170,6 +174,10 @@ class FileCollection:
         return self.base.entry.count if self.changes is None else self.changes.count
 
     @property
+    def scans_all(self) -> bool:
+        return self.base.scan is not None
+
+    @property
     def has_tokens(self) -> bool:
         return self.base.entry.token_count > 0
 
@@ -218,16 +226,64 @@ class FileCollection:
             ordered.append(Ordered(rows, match, min(query.candidates, total), upper))
         return ordered
 
-    def everything(
-        self,
-        embedding: NDArray[np.float32],
-        second_stage: SecondStageQuery | None = None,
-        hubs: float = 1.0,
-    ) -> Ordered:
+    def everything(self, queries: Sequence[ExhaustiveQuery]) -> list[Ordered]:
+        scanned = self._scanned(queries)
+        return [
+            self._best_of(query, scanned[place]) if place in scanned else self._every(query)
+            for place, query in enumerate(queries)
+        ]
+
+    def _scanned(self, queries: Sequence[ExhaustiveQuery]) -> dict[int, Scanned]:
+        """Have all items scored at once for the queries, by place, that depend on nothing else."""
+        scan, chosen, changes = self.base.scan, self.selection, self.changes
+        stages = {place: query.first.second_stage for place, query in enumerate(queries)}
+        asked = {
+            place: self._scan_query(queries[place], stage)
+            for place, stage in stages.items()
+            if stage is not None
+        }
+        if scan is None or not asked:
+            return {}
+        of_base = chosen if changes is None else changes.split(chosen)[0]
+        found = scan.best([*asked.values()], of_base)
+        return {} if found is None else dict(zip(asked, found, strict=True))
+
+    def _scan_query(self, query: ExhaustiveQuery, stage: SecondStageQuery) -> ScanQuery:
+        base, asked = self.base, COMPARED_AS[stage.modality, self.target]
+        is_corrected = base.entry.corrected and asked == stage.modality
+        vector = base.vectors(query.first.embedding, query.first.hubs)
+        biases = _bias_count(stage.tokens, asked) if is_corrected else 0
+        return ScanQuery(query, vector, stage.tokens, asked, biases)
+
+    def _best_of(self, query: ExhaustiveQuery, scanned: Scanned) -> Ordered:
+        """Return what was found in the generation, and every added item."""
+        base, changes, chosen = self.base, self.changes, self.selection
+        vector = base.vectors(query.first.embedding, query.first.hubs)
+        rows, match = scanned.rows, exact_scores(base.embeddings, vector, scanned.rows)
+        of_added = match[:0]
+        if changes is not None:
+            allowed = changes.split(chosen)[1]
+            added, of_added = exact_search(changes.embeddings, vector, None, allowed)
+            added = added + base.entry.count
+            others = ~np.isin(added, query.without)
+            rows, of_added = np.append(rows, added[others]), of_added[others]
+            match = np.append(match, of_added)
+
+        def nearer(places: NDArray[np.int64]) -> NDArray[np.int64]:
+            known = np.where(rows[places] < base.entry.count, rows[places], -1)
+            count = scanned.nearer(known, match[places])
+            return count + (of_added > match[places][:, None]).sum(axis=1)
+
+        own = [row for row in query.without if chosen is None or row in chosen.bitmap]
+        total = self.count if chosen is None else chosen.count
+        return Ordered(rows, match, total - len(own), nearer=nearer)
+
+    def _every(self, query: ExhaustiveQuery) -> Ordered:
+        """Return all items, with bounds if the query says by what."""
         base, changes, built = self.base, self.changes, self.base.entry.count
-        chosen = self.selection
+        chosen, second_stage = self.selection, query.first.second_stage
         of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
-        vector = base.vectors(embedding, hubs)
+        vector = base.vectors(query.first.embedding, query.first.hubs)
         rows, match = exact_search(base.embeddings, vector, None, of_base)
         upper = None
         if second_stage is not None:
@@ -242,7 +298,10 @@ class FileCollection:
                 upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
         if upper is not None and second_stage is not None:
             upper = self._corrected(upper, second_stage.tokens, second_stage.modality, rows)
-        return Ordered(rows, match, len(rows), upper)
+        every = Ordered(rows, match, len(rows), upper)
+        if query.without:
+            every = every.without(query.without)
+        return every._replace(candidates=len(every.rows))
 
     def match(
         self,
@@ -408,6 +467,6 @@ class FileCollection:
         return stored_biases(self.base.embeddings, added, self.entry.embedding_dim, rows)
 
 
-def _bias_count(query: Float[np.ndarray, "query_tokens dim"], modality: Modality) -> np.float32:
+def _bias_count(query: Float[np.ndarray, "query_tokens dim"], modality: Modality) -> int:
     """Return how often an alignment score contains the bias: by word, or once for a photo."""
-    return np.float32(len(query) if modality == "text" else 1)
+    return len(query) if modality == "text" else 1

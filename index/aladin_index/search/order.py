@@ -76,6 +76,8 @@ def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -
     among_all = best if places is None else places[best]
     if found.are_nearest:
         match_ranks = among_all + (found.start + 1)
+    elif found.items.nearer is not None:
+        match_ranks = 1 + found.items.nearer(among_all)
     else:
         match_ranks = found.start + ranks_at(among_all, found.items.match)
     ranking = Ranking(

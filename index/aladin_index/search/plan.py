@@ -194,8 +194,10 @@ class Planner:
         given, is_exhaustive = options.candidates, False
         asked = (given or collection.entry.ann.asked) in ("exhaustive", EXACT_ALIGN)
         if asked and options.rerank and any(each.aligns for each in terms):
+            # Totals of several terms and of words are computed on the processor.
+            is_scanned = collection.scans_all and len(terms) == 1 and not options.lexical
             count = collection.count
-            is_exhaustive = count <= MAX_ITEMS
+            is_exhaustive = is_scanned or count <= MAX_ITEMS
             if given == "exhaustive" and not is_exhaustive:
                 raise InputError(
                     f"candidates: expected a number, got exhaustive, which takes an index of at "

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aladin_network.errors import ConfigError, InputError, missing_package
-from aladin_network.types import DeviceName, FirstStageName
+from aladin_network.types import DeviceName
 from aladin_service.commands.options import (
     DetectorOption,
-    FirstStageOption,
     SearchDeviceOption,
     UrlOption,
     WarmOption,
@@ -34,7 +33,6 @@ def mcp(
     ] = None,
     url: UrlOption = None,
     device: SearchDeviceOption = "cpu",
-    first_stage: FirstStageOption = "faiss",
     warm: WarmOption = False,
     detector: DetectorOption = None,
     photos_root: ServedPhotosRootOption = None,
@@ -59,7 +57,7 @@ def mcp(
         asyncio.run(_offer_service(url))
         return
     assert index is not None
-    asyncio.run(_offer_index(_open(index, device, first_stage, warm, detector, photos_root)))
+    asyncio.run(_offer_index(_open(index, device, warm, detector, photos_root)))
 
 
 async def _offer_service(url: str) -> None:
@@ -75,7 +73,6 @@ async def _offer_service(url: str) -> None:
 def _open(
     index: Path,
     device: DeviceName,
-    first_stage: FirstStageName,
     warm: bool,
     detector: str | None,
     photos_root: Path | None,
@@ -88,11 +85,7 @@ def _open(
     from aladin_service.work.worker import WorkerPlan
 
     settings = settings_with(1, detector=detector, photos_root=photos_root)
-    return open_alone(
-        WorkerPlan(
-            index=index, settings=settings, device=device, first_stage=first_stage, warm=warm
-        )
-    )
+    return open_alone(WorkerPlan(index=index, settings=settings, device=device, warm=warm))
 
 
 async def _offer_index(app: LayeredApplication) -> None:

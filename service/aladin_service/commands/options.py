@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aladin_network.types import DeviceName, FirstStageName
+from aladin_network.types import DeviceName
 from aladin_service.observe.logs import LogFormat, log_setup, log_to_stderr
 
 if TYPE_CHECKING:
@@ -92,16 +92,8 @@ SearchDeviceOption = Annotated[
     DeviceName,
     typer.Option(
         "--device",
-        help="Where the network and the searches run; auto uses a CUDA device if there is one. If "
-        "the device cannot search, the CPU does, after one warning.",
-    ),
-]
-FirstStageOption = Annotated[
-    FirstStageName,
-    typer.Option(
-        "--first-stage",
-        help="faiss searches the index as it was built, or a copy of it on the GPU; torch compares "
-        "with every item, and re-ranks on the GPU too.",
+        help="Where the network and both stages of a search run. cuda is a GPU, or an error; auto "
+        "a GPU if there is one, and the CPU, after one warning, if the index does not fit there.",
     ),
 ]
 WarmOption = Annotated[

@@ -15,11 +15,10 @@ import typer
 
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
-from aladin_network.types import DeviceName, FirstStageName, Target
+from aladin_network.types import DeviceName, Target
 from aladin_service.commands.flags import Flags, with_flags
 from aladin_service.commands.options import (
     DetectorOption,
-    FirstStageOption,
     SearchDeviceOption,
     UrlOption,
     checked_index,
@@ -132,7 +131,6 @@ def search(
     out: DrawingOption = None,
     detector: DetectorOption = None,
     device: SearchDeviceOption = "cpu",
-    first_stage: FirstStageOption = "faiss",
     as_json: JsonOption = False,
 ) -> None:
     """Search an index or a service with words, a photo or an item.
@@ -156,10 +154,10 @@ def search(
     if out is not None and asked.has_terms:
         raise InputError("--out: the evidence of a query of several terms is not drawn")
     if url is not None:
-        _check_left_to_service(device, first_stage, detector)
+        _check_left_to_service(device, detector)
         opened = _service(url)
     else:
-        opened = _opened(checked_index(Path(index or "")), asked, device, first_stage, detector)
+        opened = _opened(checked_index(Path(index or "")), asked, device, detector)
     from aladin_index.search.results import SEARCH_ANSWER
     from aladin_service.reports.tables import answer_lines
 
@@ -222,12 +220,10 @@ def _drawn_ids(answer: SearchAnswer) -> list[str]:
     return [hit.id for hit in answer.hits]
 
 
-def _check_left_to_service(
-    device: DeviceName, first_stage: FirstStageName, detector: str | None
-) -> None:
+def _check_left_to_service(device: DeviceName, detector: str | None) -> None:
     """Raise an error if an option is given that a service decides itself."""
-    if (device, first_stage) != ("cpu", "faiss"):
-        raise typer.BadParameter("--device and --first-stage: a service has its own")
+    if device != "cpu":
+        raise typer.BadParameter("--device: a service has its own")
     if detector is not None:
         raise typer.BadParameter("--detector: a service has its own")
 
@@ -239,19 +235,13 @@ def _only_word(first: str | None, second: str | None) -> str | None:
     return first
 
 
-def _opened(
-    index: Path,
-    asked: SearchRequest,
-    device: DeviceName,
-    first_stage: FirstStageName,
-    detector: str | None,
-) -> Index:
+def _opened(index: Path, asked: SearchRequest, device: DeviceName, detector: str | None) -> Index:
     """Open an index in this process, and warn if its hits are in no order."""
     from aladin_network.heads.trained import UNALIGNED
     from aladin_service.door import Local
 
     has_photo = asked.image is not None
-    opened = Local(index, device, first_stage, detector, reads_photos=has_photo)
+    opened = Local(index, device, detector, reads_photos=has_photo)
     if opened.untrained is not None:
         typer.echo(f"warning: {opened.untrained}", err=True)
     elif not opened.searcher.index.checkpoint.alignment_trained and asked.fusion is None:

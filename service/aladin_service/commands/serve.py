@@ -9,9 +9,9 @@ import typer
 
 from aladin_service.commands.options import (
     DetectorOption,
-    FirstStageOption,
     SearchDeviceOption,
     WarmOption,
+    network_device,
     set_log_format,
 )
 from aladin_service.observe.logs import LogFormat
@@ -92,7 +92,6 @@ def serve(
     allow_anonymous: AllowAnonymousOption = False,
     workers: WorkersOption = None,
     device: SearchDeviceOption = "cpu",
-    first_stage: FirstStageOption = "faiss",
     warm: WarmOption = False,
     detector: DetectorOption = None,
     wait: WaitOption = False,
@@ -127,6 +126,8 @@ def serve(
         detector=detector,
         photos_root=photos_root,
     )
+    if device == "cuda":
+        network_device(device)  # refused here, not by each worker
     if settings.workers > 1:
         from aladin_service.work.process_start import prepare_processes
 
@@ -134,7 +135,5 @@ def serve(
     from aladin_service.http.server import serve_index
     from aladin_service.work.worker import WorkerPlan
 
-    plan = WorkerPlan(
-        index=index, settings=settings, device=device, first_stage=first_stage, warm=warm
-    )
+    plan = WorkerPlan(index=index, settings=settings, device=device, warm=warm)
     serve_index(plan, host, port, wait=wait)

@@ -26,7 +26,7 @@ from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError, IndexMismatchError
 from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
-from aladin_network.types import DeviceName, FirstStageName
+from aladin_network.types import DeviceName
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.search.encoder import EncodingCache, QueryEncoder, query_networks
 from aladin_service.search.job import (
@@ -222,7 +222,6 @@ class WorkerPlan:
         index: Index folder; may be empty or missing.
         settings: Settings of the service.
         device: Device on which the network runs and searches.
-        first_stage: Retrieval of the candidates on that device.
         warm: Whether to read the files of each generation into memory when it is opened.
         photo_folders: Folders outside of which no photo is served, unless the settings name one;
             empty for no such limit.
@@ -234,7 +233,6 @@ class WorkerPlan:
     index: Path
     settings: ServiceSettings
     device: DeviceName = "cpu"
-    first_stage: FirstStageName = "faiss"
     warm: bool = False
     photo_folders: tuple[Path, ...] = ()
     fallback: int | None = None
@@ -243,7 +241,7 @@ class WorkerPlan:
     def make(self, on_call: OnCall = ignore_call, on_attempt: OnAttempt = lambda _: None) -> Worker:
         """Create the worker without opening its index."""
         settings = self.settings
-        place = SearchDevice.choose(self.device, self.first_stage)
+        place = SearchDevice.choose(self.device)
         detector = self._detector(place)
         limits = settings.query_limits  # shared, because they hold the memory for photos
         folders = self.photo_folders if settings.photos_root is None else (settings.photos_root,)

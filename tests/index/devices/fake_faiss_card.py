@@ -1,77 +1,95 @@
-"""FAISS as its wheel with support for cards has it, computing on the processor."""
+"""FAISS as its wheel with support for GPUs has it, and a GPU, computing on the processor."""
+
+from __future__ import annotations
 
 import threading
 from typing import Any
 
 import numpy as np
+import torch
 
 from aladin_index.ann import faiss
+from aladin_index.devices.card import Card
+from aladin_index.devices.faiss_card import FaissCard
 
 
-class FakeCopy:
-    """An index on the card: refuses what a card refuses, and remembers which threads came."""
+class FakeFaiss:
+    """The part of the module that `aladin_index.devices.faiss_card` uses.
 
-    def __init__(self, index: Any) -> None:
-        self.index = index
-        self.nprobe = 1
-        self.threads: set[str] = set()
-        self.searches = 0
-        self.fails_at: int | None = None
+    It refuses what a GPU refuses, and remembers its calls and which threads made them.
+    """
 
-    def add(self, vectors: np.ndarray) -> None:
-        self.index.add(vectors)
-
-    def search(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        assert count <= 2048
-        self.threads.add(threading.current_thread().name)
-        self.searches += 1
-        if self.fails_at is not None and self.searches >= self.fails_at:
-            raise RuntimeError("CUDA error 700: an illegal memory access was encountered")
-        parameters = None
-        if isinstance(self.index, faiss.IndexIVF):
-            parameters = faiss.SearchParametersIVF(nprobe=self.nprobe)
-        return self.index.search(queries, count, params=parameters)
-
-
-class FakeFaissCard:
-    """The part of the module that `aladin_index.devices.first_stages` uses."""
-
-    IndexIVFFlat = faiss.IndexIVFFlat
-    IndexIVFScalarQuantizer = faiss.IndexIVFScalarQuantizer
+    METRIC_INNER_PRODUCT = faiss.METRIC_INNER_PRODUCT
 
     def __init__(self, cards: int = 1) -> None:
         self.cards = cards
-        self.copies: list[FakeCopy] = []
         self.wrong = False
+        self.fails_at: int | None = None
+        self.searches: list[tuple[str, int]] = []
+        self.threads: set[str] = set()
+        self.lists: list[FakeLists] = []
 
     class StandardGpuResources:
         """Working memory."""
 
-    class GpuIndexFlatConfig:
-        """Options."""
-
-        useFloat16 = False  # noqa: N815 (FAISS's name)
+        def setTempMemory(self, size: int) -> None:  # noqa: N802 (FAISS's name)
+            assert size > 0
 
     def get_num_gpus(self) -> int:
         return self.cards
 
-    def index_cpu_to_gpu(self, resources: object, card: int, index: Any) -> FakeCopy:
+    def index_cpu_to_gpu(self, resources: object, card: int, index: Any) -> FakeLists:
         assert isinstance(resources, self.StandardGpuResources)
         assert card == 0
-        return self._made(faiss.clone_index(index))
+        self.lists.append(FakeLists(self, faiss.clone_index(index)))
+        return self.lists[-1]
 
-    def GpuIndexFlatIP(self, resources: object, dim: int, options: Any) -> FakeCopy:  # noqa: N802
+    def knn_gpu(
+        self,
+        resources: object,
+        queries: torch.Tensor,
+        vectors: torch.Tensor,
+        count: int,
+        metric: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         assert isinstance(resources, self.StandardGpuResources)
-        assert options.useFloat16
-        return self._made(
-            faiss.IndexScalarQuantizer(
-                dim, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-            )
-        )
+        assert metric == self.METRIC_INNER_PRODUCT and queries.dtype == vectors.dtype
+        self.note("all", len(queries), count)
+        best = (queries.float() @ vectors.float().T).topk(count)
+        return best.values, torch.zeros_like(best.indices) if self.wrong else best.indices
 
-    def _made(self, index: Any) -> FakeCopy:
-        if self.wrong:
-            index = faiss.IndexFlatL2(index.d)
-            index.add(np.zeros((1, index.d), dtype=np.float32))
-        self.copies.append(FakeCopy(index))
-        return self.copies[-1]
+    def note(self, what: str, queries: int, count: int) -> None:
+        assert 0 < count <= 2048
+        self.searches.append((what, queries))
+        self.threads.add(threading.current_thread().name)
+        if self.fails_at is not None and len(self.searches) >= self.fails_at:
+            raise RuntimeError("CUDA error 700: an illegal memory access was encountered")
+
+
+class FakeLists:
+    """Inverted lists on the GPU."""
+
+    def __init__(self, library: FakeFaiss, index: Any) -> None:
+        self.library, self.index, self.nprobe = library, index, 1
+
+    def search(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        self.library.note("lists", len(queries), count)
+        parameters = faiss.SearchParametersIVF(nprobe=self.nprobe)
+        return self.index.search(queries, count, params=parameters)
+
+
+class FakeCard(Card):
+    """A GPU whose memory has a size, and on which FAISS may search."""
+
+    def __init__(
+        self,
+        library: FakeFaiss | None = None,
+        dtype: torch.dtype = torch.float32,
+        free_bytes: int = 2**40,
+    ) -> None:
+        faiss_card = None if library is None else FaissCard(library)
+        super().__init__(torch.device("cpu"), dtype, faiss_card)
+        self.free = free_bytes
+
+    def free_bytes(self) -> int:
+        return self.free

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.devices import card_tokens
+from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.encoded import ItemBatch
 from aladin_index.generations.reader import open_index
 from aladin_index.search import file_collection
@@ -27,6 +29,7 @@ from aladin_network.scoring.hub_correction import (
     HubCorrection,
     NearestMean,
 )
+from tests.index.devices.fake_faiss_card import FakeCard, FakeFaiss
 from tests.index.search.reference import POOL, Reference
 
 MakeItems = Callable[..., ItemBatch]
@@ -67,7 +70,10 @@ def _correction(model_id: str, made_up: MakeItems) -> HubCorrection:
     return HubCorrection(constants=constants, images=bank("image"), texts=bank("text"))
 
 
-@pytest.fixture(scope="module", params=["files", "changed", "corrected", "corrected and changed"])
+KINDS = ["files", "changed", "corrected", "corrected and changed"]
+
+
+@pytest.fixture(scope="module", params=[*KINDS, "card", "card, corrected and changed"])
 def known(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -97,9 +103,11 @@ def known(
         images=made_up([f"p{n}" for n in range(PHOTOS)], n=list(range(PHOTOS)), place=places),
         texts=texts,
     )
-    with open_index(root) as index, pytest.MonkeyPatch.context() as patch:
+    device = SearchDevice(FakeCard(FakeFaiss()) if "card" in request.param else None)
+    with open_index(root, device=device) as index, pytest.MonkeyPatch.context() as patch:
         patch.setattr("aladin_index.search.plan.POOL", POOL)
         patch.setattr(file_collection, "LEAST_BOUNDED", 10)
+        patch.setattr(card_tokens, "BLOCK_BYTES", 2**14)  # a GPU scores some items at a time
         if "changed" in request.param:
             with closing(ChangesWriter(root, model_id)) as writer:
                 ids, late = ["p5", *(f"new {n}" for n in range(8))], ["Lhasa", "Pisa", "Zanzibar"]
@@ -109,6 +117,7 @@ def known(
                 writer.add("texts", made_up(["t0", "late"], seed=4, n=[1, 2]), "replace")
         searcher = TwoStageSearcher(index)
         yield Known(searcher, Reference(searcher, correction))
+    device.close()
 
 
 def unit_rows(random: np.random.Generator, *shape: int) -> np.ndarray:

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from aladin_index.devices import search_device
 from aladin_index.format import disk
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration
 from aladin_service.evidence.png import read_evidence
 from aladin_service.work.hot_swap import LiveIndex, Opening
+from tests.index.devices.fake_faiss_card import FakeCard, FakeFaiss
 from tests.service.commands.conftest import aladin, aladin_json
 
 
@@ -161,20 +163,20 @@ def test_a_service_and_its_index_draw_the_same(
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["here.png"]
 
 
-def test_every_device_and_first_stage_answers_alike(
+def test_a_gpu_answers_as_the_processor_does_and_is_refused_where_there_is_none(
     index_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-    def found(*options: str) -> list[tuple[str, float]]:
-        hits = aladin_json("search", index_folder, "two dogs run", *options)["hits"]
-        return [(hit["id"], hit["score"]) for hit in hits]
-
-    for options in ("--first-stage torch", "--device auto", "--device auto --first-stage torch"):
-        assert found(*options.split()) == found() != []
-    assert caplog.messages == []
-    assert found("--device", "cuda") == found()
-    assert caplog.messages == ["searching on the CPU: torch finds no CUDA device"]
+    asked = "search", index_folder, "two dogs run", "--device"
+    expected = aladin_json(*asked, "cpu")["hits"]
+    assert aladin_json(*asked, "auto")["hits"] == expected != []
+    assert "--device cuda: PyTorch finds no CUDA" in aladin(*asked, "cuda", code=2).stderr
+    library = FakeFaiss()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(search_device, "find_card", lambda: FakeCard(library))
+    for hit, other in zip(aladin_json(*asked, "cuda")["hits"], expected, strict=True):
+        assert hit["id"] == other["id"] and hit["score"] == pytest.approx(other["score"], abs=2e-3)
+    assert len(library.searches) > 1 and caplog.messages == []
 
 
 def test_an_index_that_is_opened_warm_is_read_ahead(
