@@ -168,7 +168,9 @@ class BuildSettings(EncodeSettings):
     batch_size: Annotated[
         int, Ge(1), Field(description="Items that are encoded and written together.")
     ] = 128
-    device: Annotated[str, Field(description="Where the network runs.")] = "cpu"
+    device: Annotated[
+        str, Field(description="Where the network runs and the first stage is built.")
+    ] = "cpu"
     # Otherwise everything is built again.
     resume: Annotated[
         bool,

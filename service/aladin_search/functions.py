@@ -69,7 +69,7 @@ def build(
         out: Folder of the index: a new one, or with `replace` another.
         split: Split of the data set to take, or None for all of it.
         settings: Further settings of the build, or None for the defaults.
-        device: Where the network runs, while building and for searches.
+        device: Where the network runs and the index is built, and where searches run.
         resume: Continue an interrupted build of the same items in `out`.
         replace: Replace the index in `out`, other than that of a library, which follows folders.
         progress: True shows the progress on stderr.
@@ -92,11 +92,11 @@ def build(
     checkpoint = model_folder(model)
     from aladin_index.building.builder import build_index
     from aladin_index.settings import BuildSettings
-    from aladin_service.commands.options import network_device
+    from aladin_service.commands.options import building_device
 
     chosen = dataclasses.replace(
         settings or BuildSettings(readers=os.cpu_count() or 1),
-        device=network_device(device),
+        device=building_device(device),
         resume=resume,
         replace=replace,
     )

@@ -5,6 +5,7 @@ Building is deterministic: the same vectors always produce the same bytes.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
+from aladin_index.ann.coarse_quantiser import builds_on_card, by_distance, coarse_quantiser
 from aladin_index.ann.file import read_ann
 from aladin_index.items.selection import Selection
 from aladin_network.errors import ConfigError
 from aladin_network.graphs.threads import compute_threads
 from aladin_network.types import Progress
+
+_LOG = logging.getLogger(__name__)
 
 # Comparing with 50,000 vectors of 256 values takes 1 to 2 ms on one core, and is exact.
 EXACT_UP_TO = 50_000
@@ -34,8 +38,6 @@ _LEAST_TRAINING_VECTORS = 2**16
 _TRAINING_BYTES = 2**30
 _EF_CONSTRUCTION = 100
 _VECTORS_AT_A_TIME = 2**14
-# Vectors by which it is decided whether all have the same length.
-_LENGTHS = 1000
 
 
 class AnnIndex:
@@ -184,22 +186,42 @@ def check_factory(factory: str, dim: int, count: int) -> None:
         raise ConfigError(f"ann: {factory!r} needs at least {lists} vectors, there are {count}")
 
 
-def build_ann(factory: str, embeddings: NDArray[np.float32], progress: Progress) -> Any:
-    """Train and fill a FAISS index with (items, dim) vectors, whose rows are its ids."""
+def build_ann(
+    factory: str, embeddings: NDArray[np.float32], progress: Progress, device: str = "cpu"
+) -> Any:
+    """Train and fill a FAISS index with (items, dim) vectors, whose rows are its ids.
+
+    On a CUDA device that FAISS can use, inverted lists are trained and filled there; if it fails,
+    the processor begins again, after one warning.
+    """
+    on_card = builds_on_card(device)
+    try:
+        return _built(factory, embeddings, progress, on_card=on_card)
+    except RuntimeError as error:
+        if on_card:
+            _LOG.warning("building the first stage on the CPU: %s", error)
+            return build_ann(factory, embeddings, progress)
+        raise ConfigError(f"ann: {factory!r} cannot take these vectors ({error})") from error
+
+
+def _built(
+    factory: str, embeddings: NDArray[np.float32], progress: Progress, *, on_card: bool
+) -> Any:
     count, dim = embeddings.shape
     index = _create(factory, dim)
-    try:
-        sample = _sample(embeddings, ivf_lists(index) or 0)
-        with _deterministic(index), _by_distance(index, sample):
-            if not index.is_trained:
-                index.train(sample)
-            progress.start(count, "vectors")
-            for start in range(0, count, _VECTORS_AT_A_TIME):
-                part = np.ascontiguousarray(embeddings[start : start + _VECTORS_AT_A_TIME])
-                index.add(part)
-                progress.advance(len(part))
-    except RuntimeError as error:
-        raise ConfigError(f"ann: {factory!r} cannot take these vectors ({error})") from error
+    sample = _sample(embeddings, ivf_lists(index) or 0)
+    distances = by_distance(sample)
+    with (
+        _graph_links(index, distances=distances),
+        coarse_quantiser(index, distances=distances, on_card=on_card),
+    ):
+        if not index.is_trained:
+            index.train(sample)
+        progress.start(count, "vectors")
+        for start in range(0, count, _VECTORS_AT_A_TIME):
+            part = np.ascontiguousarray(embeddings[start : start + _VECTORS_AT_A_TIME])
+            index.add(part)
+            progress.advance(len(part))
     return index
 
 
@@ -224,56 +246,27 @@ def _create(factory: str, dim: int) -> Any:
 
 
 @contextmanager
-def _deterministic(index: Any) -> Generator[None]:
-    """Use a single thread where the order of threads would affect the result.
+def _graph_links(index: Any, *, distances: bool) -> Generator[None]:
+    """Add to a graph with one thread, by Euclidean distance if vectors have different lengths.
 
-    Two threads that add to a graph see each other's links or do not. K-means and inverted lists
-    come out the same whatever the number of threads.
+    Two threads that add to a graph see each other's links or do not; k-means and inverted lists
+    come out the same whatever the number of threads. By the inner product, the links lead to the
+    longest vectors, and none to some of the shortest, which are never found. Searches are by the
+    inner product all the same.
     """
+    if not is_graph(index):
+        yield
+        return
     threads = faiss.omp_get_max_threads()
-    if is_graph(index):
-        faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(threads)
-
-
-@contextmanager
-def _by_distance(index: Any, sample: NDArray[np.float32]) -> Generator[None]:
-    """Train and fill lists and graphs of vectors that are not normalised by Euclidean distance.
-
-    By the inner product, FAISS clusters directions alone, and adds a vector to the list of the
-    direction nearest to it: lists then mix vectors of all lengths, and four to eight times as many
-    have to be searched. In a graph, the links lead to the longest vectors, and none to some of the
-    shortest, which are never found. Searches are by the inner product all the same.
-    """
-    inner = faiss.try_extract_index_ivf(index)
-    lengths = np.linalg.norm(sample[:_LENGTHS], axis=1)
-    if np.ptp(lengths) <= 0.01 * lengths.mean():
-        yield
-        return
-    if is_graph(index):
+    faiss.omp_set_num_threads(1)
+    if distances:
         index.storage.metric_type, index.hnsw.is_similarity = faiss.METRIC_L2, False
-        yield
-        index.storage.metric_type, index.hnsw.is_similarity = faiss.METRIC_INNER_PRODUCT, True
-        return
-    if inner is None:
-        yield
-        return
-    ivf: Any = faiss.downcast_index(inner)
-    products: Any = faiss.downcast_index(ivf.quantizer)
-    if not isinstance(products, faiss.IndexFlat):  # a graph of centroids, or a product of two
-        yield
-        return
-    distances = faiss.IndexFlatL2(ivf.d)
-    ivf.cp.spherical = False
-    ivf.quantizer = distances
     try:
         yield
-        products.add(distances.reconstruct_n(0, distances.ntotal))
     finally:
-        ivf.quantizer = products
+        index.storage.metric_type = faiss.METRIC_INNER_PRODUCT
+        index.hnsw.is_similarity = True
+        faiss.omp_set_num_threads(threads)
 
 
 def _training_vectors(lists: int, dim: int) -> int:

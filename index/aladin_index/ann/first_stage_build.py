@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex, build_ann, check_factory
+from aladin_index.ann.coarse_quantiser import builds_on_card
 from aladin_index.ann.file import write_ann
 from aladin_index.ann.hub_correction import query_vectors, without_biases
 from aladin_index.ann.search_width import choose_search_width, sample_queries
@@ -65,8 +66,11 @@ class AnnOption(NamedTuple):
     most_recall: float
 
 
-def ann_options(count: int, dim: int) -> list[AnnOption]:
-    """List the kinds of index for a number of vectors, fastest first."""
+def ann_options(count: int, dim: int, *, on_card: bool = False) -> list[AnnOption]:
+    """List the kinds of index for a number of vectors, fastest first.
+
+    A GPU has no form of fast scan.
+    """
     flat = AnnOption("Flat", 4 * dim * count, 1.0)
     if count < _TRAINED_FROM:
         return [flat]
@@ -80,20 +84,25 @@ def ann_options(count: int, dim: int) -> list[AnnOption]:
             factory = f"IVF{lists},PQ{dim // values}x4fs"
             options.append(AnnOption(factory, centroids + vector_bytes * count, most_recall))
     eight_bits = AnnOption(f"IVF{lists},SQ8", centroids + (dim + _ID_BYTES) * count, 0.9999)
-    options.append(eight_bits)
+    options = [eight_bits] if on_card and count > CARD_FLAT_UP_TO else [*options, eight_bits]
     # Up to this number, comparing with every vector is as fast as the options below.
     return [flat, *options] if count <= EXACT_UP_TO else [*options, flat]
 
 
 def fitting_factories(
-    count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
+    count: int,
+    dim: int,
+    memory_budget_bytes: int | None,
+    ann_recall: float,
+    *,
+    on_card: bool = False,
 ) -> list[str]:
     """Return the kind of index to build first, then those to try if it finds too little.
 
     The first is the fastest that fits the memory and may be expected to find enough, each further
     one finds more. Raises `ConfigError` if none fits.
     """
-    options = ann_options(count, dim)
+    options = ann_options(count, dim, on_card=on_card)
     able = [each for each in options if each.most_recall >= ann_recall]
     fitting = [
         each
@@ -114,11 +123,17 @@ def fitting_factories(
 
 
 def factories_to_try(
-    ann: str, count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
+    ann: str,
+    count: int,
+    dim: int,
+    memory_budget_bytes: int | None,
+    ann_recall: float,
+    *,
+    on_card: bool = False,
 ) -> list[str]:
     """Return the factory strings that a setting allows for a collection, in order of trial."""
     if ann == "auto":
-        return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
+        return fitting_factories(count, dim, memory_budget_bytes, ann_recall, on_card=on_card)
     return ["Flat" if ann in ("exact", EXACT_ALIGN) else ann]
 
 
@@ -176,7 +191,7 @@ def _build_best(
     recall_at = min(settings.default_candidates, len(embeddings))
     best: AnnEntry | None = None
     for factory in factories:
-        index = build_ann(factory, embeddings, progress)
+        index = build_ann(factory, embeddings, progress, settings.device)
         chosen, curve = choose_search_width(
             AnnIndex(index, None), embeddings, queries, recall_at, settings.ann_recall
         )
@@ -207,4 +222,11 @@ def _factories(shapes: Shapes, target: Target, settings: BuildSettings) -> list[
         # Each collection's share is proportional to the size of its vectors.
         values = sum(count * dim for count, dim in shapes.values())
         budget = budget * count * dim // values
-    return factories_to_try(settings.ann, count, dim, budget, settings.ann_recall)
+    return factories_to_try(
+        settings.ann,
+        count,
+        dim,
+        budget,
+        settings.ann_recall,
+        on_card=builds_on_card(settings.device),
+    )

@@ -150,7 +150,7 @@ def upgrade_index(
             )
             for target in index.manifest.targets
         }
-        upgrade = _Upgrade(index, model, fitted, collections, progress, skip_missing)
+        upgrade = _Upgrade(index, model, fitted, collections, settings, progress, skip_missing)
         report = upgrade.run()
         _drop_work(root)
         return report
@@ -184,6 +184,7 @@ class _Upgrade:
     model: ModelEntry
     fitted: FittedFiles
     collections: Mapping[Target, UpgradedCollection]
+    settings: BuildSettings
     progress: Progress
     skip_missing: bool
     carried: int = 0
@@ -213,7 +214,7 @@ class _Upgrade:
         new = NewGeneration(
             collections=sources,
             model=self.model,
-            settings=settings_of(live),
+            settings=replace(settings_of(live), device=self.settings.device),
             fingerprint=self._fingerprint(),
             made_by="upgrade",
             calibration=calibration,

@@ -10,7 +10,7 @@ import typer
 from aladin_network.files import check_folder_writable
 from aladin_network.types import DeviceName
 from aladin_service.commands.index.info import print_generation
-from aladin_service.commands.options import network_device, set_log_format
+from aladin_service.commands.options import building_device, set_log_format
 from aladin_service.commands.progress import stderr_progress
 from aladin_service.commands.serve import HostOption, PortOption
 from aladin_service.library.places import model_folder
@@ -106,7 +106,7 @@ def prepare(
             photos=photos,
             model=checkpoint,
             scenes=scenes,
-            device=network_device(device),
+            device=building_device(device),
         )
     if report is not None:
         print_generation(index, report.generation, report.counts, report.skipped)

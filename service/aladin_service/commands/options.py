@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,8 @@ from aladin_service.observe.logs import LogFormat, log_setup, log_to_stderr
 if TYPE_CHECKING:
     from aladin_index.settings import MetadataLimits
     from aladin_training.data.regions import RegionStore
+
+_LOG = logging.getLogger(__name__)
 
 # Networks, data sets and their regions.
 
@@ -118,6 +121,21 @@ def network_device(device: DeviceName) -> str:
     if device == "cuda":
         raise ConfigError("--device cuda: PyTorch finds no CUDA device here; give cpu or auto")
     return "cpu"
+
+
+def building_device(device: DeviceName) -> str:
+    """Return torch's name of the device to build an index on, see `network_device`.
+
+    Where FAISS cannot build on the device that was asked for, one warning says so beforehand.
+    """
+    chosen = network_device(device)
+    if device == "cuda":
+        from aladin_index.ann.coarse_quantiser import missing_card
+
+        reason = missing_card()
+        if reason is not None:
+            _LOG.warning("building the first stage on the CPU: %s", reason)
+    return chosen
 
 
 # A Ray cluster.

@@ -129,6 +129,8 @@ def serve(
     if device == "cuda":
         network_device(device)  # refused here, not by each worker
     if settings.workers > 1:
+        # An installation that it refuses is refused here, once, and not by each process.
+        import aladin_index.ann  # noqa: F401  # pyright: ignore[reportUnusedImport]
         from aladin_service.work.process_start import prepare_processes
 
         prepare_processes(index, device)  # it imports modules while this process does so, too

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import aladin_index.ann.first_stage_build
+from aladin_index.ann import coarse_quantiser
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.exact_search import exact_search
 from aladin_index.ann.first_stage_build import (
@@ -18,6 +19,7 @@ from aladin_index.format.npy import write_npy
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
+from tests.index.fake_gpu_faiss import FakeGpuFaiss
 from tests.index.vectors import unit_vectors
 
 COUNT, DIM = 2000, 16
@@ -99,7 +101,7 @@ def test_a_factory_that_finds_too_little_gives_way_to_the_next(
 ) -> None:
     module = aladin_index.ann.first_stage_build
     monkeypatch.setattr(module, "_QUERIES", 40)
-    monkeypatch.setattr(module, "factories_to_try", lambda *_: factories)
+    monkeypatch.setattr(module, "factories_to_try", lambda *_, **__: factories)
     entry = build(generation)["images"]
     assert (entry.factory, entry.recall >= entry.recall_wanted) == (kept, is_enough)
     opened = AnnIndex.open(generation / "images/ann.faiss", entry.search_width)
@@ -155,6 +157,40 @@ def test_the_fastest_that_fits_and_finds_enough_is_chosen(
     count: int, budget: int | None, recall: float, factory: str
 ) -> None:
     assert fitting_factories(count, 256, budget, recall)[0] == factory
+
+
+@pytest.mark.parametrize(
+    ("count", "budget", "recall", "factories"),
+    [
+        # Up to that number, a card compares with all, and the file is the best for processors.
+        (4_000_000, None, 0.99, fitting_factories(4_000_000, 256, None, 0.99)),
+        (4_000_001, None, 0.99, ["IVF2048,SQ8", "Flat"]),
+        (10_000_000, 3_000_000_000, 0.9, ["IVF4096,SQ8"]),
+        (10_000_000, None, 1.0, ["Flat"]),
+    ],
+)
+def test_kinds_for_a_card_are_those_that_it_can_search(
+    count: int, budget: int | None, recall: float, factories: list[str]
+) -> None:
+    chosen = factories_to_try("auto", count, 256, budget, recall, on_card=True)
+    assert chosen == factories
+    assert factories_to_try("PQ16x4fs", count, 256, budget, recall, on_card=True) == ["PQ16x4fs"]
+
+
+def test_the_device_of_a_build_is_that_of_its_first_stage(
+    generation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = FakeGpuFaiss()
+    monkeypatch.setattr(coarse_quantiser, "faiss", library)
+    for number in ("CARD_FLAT_UP_TO", "EXACT_UP_TO"):
+        monkeypatch.setattr(aladin_index.ann.first_stage_build, number, 1000)
+    entries = build(generation, device="cuda")
+    # 300 texts are compared exactly; 45 lists would be the root of 2,000.
+    assert [entries[target].factory for target in SHAPES] == ["IVF32,SQ8", "Flat"]
+    assert [index.ntotal for index in library.on_card] == [32]
+    assert entries["images"].recall >= 0.99
+    monkeypatch.undo()
+    assert build(generation, device="cpu")["images"].factory == "Flat"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import aladin_index.upgrade.run as run_module
+from aladin_index.ann.first_stage_build import build_first_stages
 from aladin_index.building.builder import build_index
 from aladin_index.changes.item_changer import ItemChanger
 from aladin_index.changes.writer import ChangesWriter
@@ -36,6 +37,7 @@ from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.measure.tune import tune_index
 from aladin_index.measure.tune_options import TuneOptions
+from aladin_index.settings import BuildSettings
 from aladin_index.upgrade.encodings import Encodings
 from aladin_index.upgrade.run import MissingSourcesError, UpgradeReport, upgrade_index
 from aladin_network.calibration.calibration import Calibration, write_calibration
@@ -146,6 +148,22 @@ def test_the_new_generation_is_that_of_a_build_by_the_new_model(
         assert_same(*(contents(tmp_path / name, target) for name in ("index", "rebuilt")), atol)
     assert not (tmp_path / "index" / UPGRADE).exists()
     assert verify_index(tmp_path / "index").generations == [1, 2]
+
+
+def test_the_first_stage_is_built_on_the_device_of_the_upgrade(
+    up: Upgrading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[BuildSettings] = []
+
+    def recorded(*arguments: Any) -> object:
+        given.append(arguments[3])
+        return build_first_stages(*arguments)
+
+    monkeypatch.setattr("aladin_index.generations.writer.build_first_stages", recorded)
+    upgrade_index(up.root, up.new, replace(SETTINGS, device="cpu:0", ann="Flat"))
+    entry = read_manifest(generation_folder(up.root, 1)).images
+    assert entry is not None
+    assert [(each.device, each.ann) for each in given] == [("cpu:0", entry.ann.asked)]
 
 
 def test_one_step_leads_back_and_forth_each_with_its_model_and_changes(up: Upgrading) -> None:

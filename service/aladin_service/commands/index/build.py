@@ -35,8 +35,8 @@ from aladin_service.commands.options import (
     RayWorkersOption,
     RegionLabelsOption,
     RegionsOption,
+    building_device,
     check_ray_options,
-    network_device,
     opened_regions,
     workers_device,
 )
@@ -161,7 +161,7 @@ def _build(
     images, texts, split = sources.images, sources.texts, sources.split
     with ExitStack() as stack:
         ray = None if cluster.address is None else stack.enter_context(connected(cluster.address))
-        own_device = network_device(device if ray is None else "cpu")
+        own_device = building_device(device if ray is None else "cpu")
         settings = dataclasses.replace(
             settings, device=own_device if ray is None else workers_device(ray, device)
         )

@@ -54,7 +54,14 @@ ReadersOption = Annotated[
         help="Threads that read and decode photos; with --ray, per worker. [default: one per core]",
     ),
 ]
-BuildDeviceOption = Annotated[DeviceName, typer.Option("--device", help="Where the network runs.")]
+BuildDeviceOption = Annotated[
+    DeviceName,
+    typer.Option(
+        "--device",
+        help="Where the network runs, and FAISS trains and fills the inverted lists of the first "
+        "stage; auto uses a CUDA device if there is one.",
+    ),
+]
 ExcludeOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -17,7 +17,7 @@ from aladin_service.commands.index.build_options import MODEL_HELP, settings_fla
 from aladin_service.commands.options import (
     DetectorOption,
     IndexArgument,
-    network_device,
+    building_device,
 )
 from aladin_service.commands.progress import stderr_progress
 
@@ -81,7 +81,7 @@ def upgrade(
     settings = replace(
         settings,
         readers=settings.readers or os.cpu_count() or 1,
-        device=network_device(cast(DeviceName, settings.device)),
+        device=building_device(cast(DeviceName, settings.device)),
     )
     finder = None
     if named_detector(detector) is not None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from aladin_index.ann import coarse_quantiser
 from aladin_index.building import builder
 from aladin_index.building.builder import BuildReport
 from aladin_index.cluster.pool import WorkerSettings
@@ -24,6 +25,7 @@ from aladin_network.errors import ClusterError
 from aladin_network.types import Target
 from aladin_service.commands.index.build_options import fields_of
 from aladin_service.commands.index.several_sources import repeat_option
+from tests.index.fake_gpu_faiss import FakeGpuFaiss
 from tests.service.commands.conftest import aladin, aladin_json, write_lines
 
 
@@ -108,6 +110,29 @@ def test_options_reach_the_workers_of_a_cluster(
         ("head:6379", "cuda", 9, replace(many, gpus=1)),
         ("head:6379", "cuda", 1, replace(few, gpus=1)),
     ]
+
+
+@pytest.mark.parametrize(("device", "cards"), [("cuda", 0), ("cuda", 1), ("auto", 0), ("cpu", 0)])
+def test_a_card_that_faiss_cannot_build_on_is_told_of_beforehand_where_it_was_asked_for(
+    source: list[object],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    device: str,
+    cards: int,
+) -> None:
+    given: list[BuildSettings] = []
+
+    def stop(*arguments: Any) -> None:
+        given.append(arguments[4])
+        raise ClusterError("enough was seen")
+
+    monkeypatch.setattr("aladin_index.building.builder.build_index", stop)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(coarse_quantiser, "faiss", FakeGpuFaiss(cards))
+    aladin("index", "build", *source, "--device", device, code=1)
+    assert given[0].device == ("cpu" if device == "cpu" else "cuda")
+    told = ["building the first stage on the CPU: FAISS finds no GPU"]
+    assert caplog.messages == (told if (device, cards) == ("cuda", 0) else [])
 
 
 @pytest.mark.parametrize(
