@@ -31,6 +31,7 @@ def check_contents(engine: Docker, image: str) -> str:
     looked_for = " ".join(_COMPILERS)
     script = f"""
         import importlib.metadata, json, os, pathlib, shutil, sys
+        from aladin_index.ann import faiss
         from aladin_index.kernel import load_kernel
         assert load_kernel() is not None, "the re-ranking kernel is missing"
         found = [name for name in "{looked_for}".split() if shutil.which(name)]
@@ -40,13 +41,15 @@ def check_contents(engine: Docker, image: str) -> str:
         except OSError:
             written = False
         names = [each.metadata["Name"] for each in importlib.metadata.distributions()]
-        print(json.dumps(dict(uid=os.getuid(), compilers=found, written=written, packages=names)))
+        seen = dict(uid=os.getuid(), compilers=found, written=written, packages=names)
+        print(json.dumps(seen | dict(cards=hasattr(faiss, "StandardGpuResources"))))
     """
     lines = "\n".join(line.removeprefix(" " * 8) for line in script.splitlines())
     output = run([*inside, "--entrypoint=python", image, "-c", lines])
     seen = json.loads(output.splitlines()[-1])
     _expect("user", USER, seen["uid"])
     _expect("compilers", [], seen["compilers"])
+    _expect("FAISS for GPUs", image.endswith("-gpu"), seen["cards"])
     _expect("writable root", False, seen["written"])
     unwanted = [name for name in seen["packages"] if name in ("pip", "pytest")]
     _expect("unneeded packages", [], unwanted)

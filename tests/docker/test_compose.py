@@ -168,7 +168,7 @@ def test_commands_are_of_the_command_line_and_see_their_volumes(
 
 
 @both
-def test_the_gpu_changes_the_image_and_the_device_alone(file: str) -> None:
+def test_the_gpu_changes_the_image_the_device_and_the_memory_alone(file: str) -> None:
     base, gpu = compose(file)["services"], compose(file, "compose.gpu.yaml")["services"]
     for name in OURS[ONE]:
         assert gpu[name]["command"] == [*base[name]["command"], "--device", "auto"]
@@ -176,6 +176,9 @@ def test_the_gpu_changes_the_image_and_the_device_alone(file: str) -> None:
         assert gpu[name]["build"]["args"] == {"EXTRA": "gpu"}
         (device,) = gpu[name]["deploy"]["resources"]["reservations"]["devices"]
         assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+        assert (base[name]["mem_limit"], gpu[name]["mem_limit"]) == ("4g", "16g")
+        changed = {key for key in gpu[name] if gpu[name][key] != base[name].get(key)}
+        assert changed <= {"command", "image", "build", "environment", "deploy", "mem_limit"}
 
 
 @pytest.mark.parametrize("keys", [False, True])

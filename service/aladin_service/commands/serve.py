@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,8 @@ from aladin_service.commands.options import (
     set_log_format,
 )
 from aladin_service.observe.logs import LogFormat
+
+_LOG = logging.getLogger(__name__)
 
 HostOption = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 PortOption = Annotated[
@@ -134,8 +137,22 @@ def serve(
         from aladin_service.work.process_start import prepare_processes
 
         prepare_processes(index, device)  # it imports modules while this process does so, too
+    if device == "auto":
+        _warn_without_gpu()
     from aladin_service.http.server import serve_index
     from aladin_service.work.worker import WorkerPlan
 
     plan = WorkerPlan(index=index, settings=settings, device=device, warm=warm)
     serve_index(plan, host, port, wait=wait)
+
+
+def _warn_without_gpu() -> None:
+    """Say at once that FAISS for GPUs finds none, for the index may be waited for."""
+    from aladin_index.devices.faiss_card import supports_cards
+    from aladin_index.devices.search_device import has_cuda
+
+    if supports_cards() and not has_cuda():
+        _LOG.warning(
+            "searching on the CPU: FAISS for GPUs is installed, but PyTorch finds no CUDA device; "
+            "a container sees one by NVIDIA's container toolkit"
+        )

@@ -33,3 +33,34 @@ def test_agents_without_their_package_are_told_the_extra(
     monkeypatch.setattr(mcp, "find_spec", lambda name: None)  # noqa: ARG005
     said = aladin("mcp", tmp_path, code=2).stderr
     assert "aladin mcp needs the package mcp: pip install 'aladin-search[mcp]'" in said
+
+
+@pytest.mark.parametrize(
+    ("device", "of_faiss", "of_torch", "is_told"),
+    [
+        ("auto", True, False, True),
+        ("auto", True, True, False),
+        ("auto", False, False, False),  # the FAISS of a machine without a card
+        ("cpu", True, False, False),
+    ],
+)
+def test_a_service_whose_faiss_is_for_gpus_says_at_once_that_there_is_none(
+    index_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    device: str,
+    of_faiss: bool,
+    of_torch: bool,
+    is_told: bool,
+) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr("aladin_index.devices.faiss_card.supports_cards", lambda: of_faiss)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: of_torch)
+    # Before anything is opened or waited for.
+    monkeypatch.setattr(
+        "aladin_service.http.server.serve_index", lambda *_, **__: told.append(caplog.messages)
+    )
+    aladin("serve", index_folder, "--port", "0", "--wait", "--device", device)
+    ((*messages,),) = told
+    assert len(messages) == is_told
+    assert not is_told or messages[0].startswith("searching on the CPU: FAISS for GPUs is")
