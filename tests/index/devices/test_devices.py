@@ -16,16 +16,20 @@ from aladin_index.ann.exact_search import exact_search
 from aladin_index.devices import card as card_module
 from aladin_index.devices import card_tokens, card_vectors, search_device
 from aladin_index.devices.card import Card
+from aladin_index.devices.card_scan import CardScan
 from aladin_index.devices.card_tokens import CardTokens
 from aladin_index.devices.card_vectors import CardVectors
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.generations.reader import open_index
 from aladin_index.items.selection import Selection
+from aladin_index.search.collection import ExhaustiveQuery, FirstStageQuery
 from aladin_index.search.file_collection import StoredCollection
+from aladin_index.search.scan import ScanQuery
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_candidates
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import ConfigError
+from aladin_network.scoring.fusion import DirectionFusion
 from tests.index.devices.fake_faiss_card import FakeCard, FakeFaiss
 from tests.index.vectors import unit_vectors
 
@@ -295,6 +299,54 @@ def test_scores_are_those_of_loops_and_of_the_processor(
             processor = alignment_with_candidates(query, modality, tokens, of)
             np.testing.assert_allclose(found[place], processor, atol=0.02)
     assert engine.align_all([], "text", []) == []
+
+
+@pytest.mark.parametrize("lengths", ["even", "uneven"])
+@pytest.mark.parametrize("block_bytes", [2**28, 2**15])
+def test_an_exhaustive_search_finds_the_best_of_all_items_by_either_score(
+    block_bytes: int, lengths: str, make_collection: MakeCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(card_tokens, "BLOCK_BYTES", block_bytes)
+    sizes = [4] * 500 if lengths == "even" else RANDOM.integers(0, 5, 500).tolist()
+    items = np.split(unit_vectors(sum(sizes), 24, seed=3), np.cumsum(sizes)[:-1])
+    vectors = unit_vectors(500)  # the last value is a bias of the alignment, too
+    collection = make_collection(vectors, items, dtype="float16")
+    card, ann = FakeCard(), collection.ann
+    scan = CardScan(card, CardVectors(card, ann, vectors), CardTokens(card, collection.tokens))
+    allowed, stored = (
+        np.arange(500) % 4 > 0,
+        [collection.tokens.read(np.array([n])).values for n in range(500)],
+    )
+    asked: list[ScanQuery] = []
+    for place, weight in enumerate([1.0, 0.0, 0.5, 0.5, 0.3]):
+        fusion = DirectionFusion(align_mean=0.5, align_std=2.0, match_std=0.1 * (1 + place // 4))
+        first = FirstStageQuery(vectors[0], wanted=5 + place, candidates=3 * place)
+        tokens, modality = (
+            unit_vectors(1 + place, 24, seed=place),
+            "image" if place == 3 else "text",
+        )
+        query = ExhaustiveQuery(first, fusion, weight, without=[7 * place + 1, 498, 600])
+        vector = unit_vectors(505)[500 + place]
+        asked.append(ScanQuery(query, vector, tokens, modality, bias_count=place % 3))
+    for selection in (None, Selection.of_mask(allowed)):
+        found = scan.best(asked, selection)
+        for each, (rows, nearer) in zip(asked, found, strict=True):
+            align = [slow_score(each.tokens, each.modality, tokens) for tokens in stored]
+            match = vectors @ each.vector
+            total = each.query.fusion.combine(
+                np.array(align) + each.bias_count * vectors[:, -1], match, each.query.weight
+            )
+            left = np.ones(500, dtype=bool) if selection is None else allowed.copy()
+            left[each.query.without[:2]] = False
+            for scores, count in ((total, each.wanted), (match, each.nearest)):
+                best = np.argsort(-np.where(left, scores, -np.inf))[:count]
+                assert set(best) <= set(rows)
+            assert left[rows].all() and (np.diff(rows) > 0).all() and len(rows) < 120
+            others = np.where(left, match, -np.inf)
+            counts = [(others > match[row]).sum() for row in rows]
+            np.testing.assert_array_equal(nearer(rows, match[rows]), counts)
+            added = nearer(np.array([-1, -1]), np.array([0.1, 0.2], dtype=np.float32))
+            np.testing.assert_array_equal(added, [(others > 0.1).sum(), (others > 0.2).sum()])
 
 
 def test_arrays_are_copied_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
