@@ -325,7 +325,7 @@ def test_an_exhaustive_search_finds_the_best_of_all_items_by_either_score(
             unit_vectors(1 + place, 24, seed=place),
             "image" if place == 3 else "text",
         )
-        query = ExhaustiveQuery(first, fusion, weight, without=[7 * place + 1, 498, 600])
+        query = ExhaustiveQuery(first, fusion, weight, without=[7 * place, 498, 600])
         vector = unit_vectors(505)[500 + place]
         asked.append(ScanQuery(query, vector, tokens, modality, bias_count=place % 3))
     for selection in (None, Selection.of_mask(allowed)):
