@@ -8,6 +8,7 @@ photos          synthetic embeddings and their exact neighbours in float32, for 
 faiss           FAISS alone: every vector in half precision, and inverted lists of 8 bits
 torch           torch alone: every vector in half and in single precision
 exhaustive      all photos scored by both stages, beside a bare product of their tokens
+ten_million     both stages with ten times the photos
 stages_N        both stages of the product with N photos, on the processor and on the card
 
 See `benchmarks.search.gpu` and `benchmarks.search.card_stages` for the figures. Each step runs in
@@ -80,6 +81,7 @@ def steps(*, is_quick: bool) -> list[Step]:
         Step("faiss", "benchmarks.search.gpu:faiss_alone", 80, sizes[-1]),
         Step("torch", "benchmarks.search.gpu:torch_alone", 30, sizes[-1]),
         Step("exhaustive", f"{_STAGES}:exhaustive", 60, sizes[-1]),
+        Step("ten_million", f"{_STAGES}:ten_million", 90, 10 * sizes[-1]),
         *(
             Step(f"stages_{items}", f"{_STAGES}:two_stages", _STAGES_SHARE[items], items)
             for items in sizes

@@ -7,6 +7,12 @@ scan                   p10_ms and p50_ms of 1 and 16 queries of 16 words, until 
 alone                  a bare product of the same tokens in half precision with the words, and the
                        largest of it by photo
 
+Of ten million photos of 17 regions, 4 bits each, made from the drawn ones by noise:
+
+built_s                seconds to train and fill the lists on the GPU
+p10_ms, p50_ms         by number of lists searched: both stages of one query, 100 candidates
+recall                 share of the exact nearest 100 that is found
+
 Of the product's two stages, for each engine:
 
 start_s, card_bytes    seconds to open the index, with its copy on the GPU and a search that
@@ -41,6 +47,8 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.exact_search import best_of
+from aladin_index.ann.first_stage_build import ann_options
 from aladin_index.devices.card import BLOCK_BYTES, Card
 from aladin_index.devices.card_scan import CardScan
 from aladin_index.devices.card_tokens import CardTokens
@@ -64,11 +72,13 @@ from benchmarks.search.gpu import (
     BATCHES,
     QUERIES,
     QUICK_QUERIES,
+    Drawn,
     batch_figures,
     card_bytes,
     card_of,
     device_of,
     times_ms,
+    torch_search,
 )
 from benchmarks.search.scale import build
 from benchmarks.search.searches import CANDIDATES, ServedFirstStage, TextSearches, measure_recall
@@ -76,6 +86,8 @@ from benchmarks.search.searches import CANDIDATES, ServedFirstStage, TextSearche
 _RECALL_QUERIES, _COMPARED_QUERIES = 50, 50
 # Exhaustive searches: regions of a photo, queries at a time, words of a query.
 _REGIONS, _SCANNED, _WORDS = (17, 49), (1, 16), 16
+# Lists searched of ten million photos.
+_WIDTHS = (16, 64, 256)
 # Queries at a time whose stages are measured alone.
 _ALONE = 64
 
@@ -247,3 +259,52 @@ def _stages_alone(
         words = torch.zeros((size, TOKEN_DIM, _WORDS), dtype=card.dtype, device=card.device)
         product = times_ms(lambda _: (tokens @ words).amax().item(), seconds)
     return {"retrieve": batch_figures(found, size), "product": batch_figures(product, size)}
+
+
+def ten_million(setup: Setup, report: Report) -> None:
+    """Measure both stages with so many photos that the first searches inverted lists."""
+    device, drawn = device_of(setup), Drawn.read(setup.folder)
+    report("device", device)
+    random, card = np.random.default_rng(0), card_of(device)
+    vectors = np.empty((setup.items, EMBEDDING_DIM), dtype=np.float32)
+    for start in range(0, setup.items, len(drawn.embeddings)):
+        part = vectors[start : start + len(drawn.embeddings)]
+        noise = random.standard_normal(part.shape, dtype=np.float32)
+        part[:] = unit_rows(drawn.embeddings[: len(part)] + 0.25 / EMBEDDING_DIM**0.5 * noise)
+    factory = ann_options(setup.items, EMBEDDING_DIM, on_card=True)[0].factory
+    started = time.perf_counter()
+    index = build_ann(factory, vectors, NullProgress(), device.partition(":")[0])
+    report("factory", factory)
+    report("built_s", time.perf_counter() - started)
+    codec = TokenCodec.train("4bit", unit_rows(random.standard_normal((256 * 39, TOKEN_DIM))))
+    few = codec.pack(unit_rows(random.standard_normal((10_000, TOKEN_DIM))))
+    places = np.arange(setup.items * _REGIONS[0]) % few.count
+    store = TokenStore.from_arrays(codec, few.take(places), [_REGIONS[0]] * setup.items)
+    started, before = time.perf_counter(), card_bytes()
+    tokens = CardTokens(card, store)
+    queries = np.ascontiguousarray(drawn.queries)
+    words = [unit_rows(random.standard_normal((_WORDS, TOKEN_DIM)))]
+    exact = torch_search(vectors, device, torch.float16 if device != "cpu" else torch.float32)
+    nearest = exact(queries[:_RECALL_QUERIES])
+    del exact
+    for width in _WIDTHS:
+        engine = CardVectors(card, AnnIndex(index, width), vectors)
+        figures: dict[str, Any] = {"card_bytes": card_bytes() - before}
+        figures["opened_s"] = time.perf_counter() - started
+
+        def search(turn: int, engine: CardVectors = engine) -> object:
+            query = queries[turn % len(queries)][None]
+            [found] = engine.search(query, CANDIDATES)
+            rows, _ = best_of(vectors, query[0], found, CANDIDATES)
+            return tokens.align_all(words, "text", [rows])
+
+        figures |= batch_figures(times_ms(search, setup.measuring_s / len(_WIDTHS)), 1)
+        found = engine.search(queries[:_RECALL_QUERIES], CANDIDATES)
+        shares = [
+            len(np.intersect1d(rows, each)) / len(each)
+            for rows, each in zip(found, nearest, strict=True)
+        ]
+        report(f"{width} lists", figures | {"recall": float(np.mean(shares))})
+        started, before = time.perf_counter(), card_bytes()
+        del engine
+    card.close()

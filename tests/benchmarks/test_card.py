@@ -44,9 +44,8 @@ def test_the_tiny_form_measures_every_step_on_the_processor(
     assert any("test_devices.py" in files for files in collected)
     steps = json.loads(out.read_text(encoding="utf-8"))["steps"]
     statuses = {name: step["status"] for name, step in steps.items()}
-    measured = dict.fromkeys(
-        ["environment", "photos", "faiss", "torch", "exhaustive", "stages_1000"], "done"
-    )
+    done = ["environment", "photos", "faiss", "torch", "exhaustive", "ten_million", "stages_1000"]
+    measured = dict.fromkeys(done, "done")
     assert statuses == measured | {"tests": "skipped"}
     assert steps["environment"]["figures"]["card"] is None
     assert "no CUDA device" in steps["tests"]["reason"]
@@ -65,6 +64,8 @@ def test_the_tiny_form_measures_every_step_on_the_processor(
         assert stages["ann_recall"] == stages["same_hits"] == 1
         assert stages["retrieve"]["p50_ms"] < stages["search"]["p50_ms"]
         assert list(stages["exhaustive"]) == ["1", "16"]
+    many = steps["ten_million"]["figures"]
+    assert many["16 lists"]["recall"] <= many["256 lists"]["recall"] > 0.9
     scans = steps["exhaustive"]["figures"]
     for regions in (17, 49):
         for form in ("float16", "int8", "4bit"):

@@ -319,7 +319,7 @@ def test_an_exhaustive_search_finds_the_best_of_all_items_by_either_score(
     )
     asked: list[ScanQuery] = []
     for place, weight in enumerate([1.0, 0.0, 0.5, 0.5, 0.3]):
-        fusion = DirectionFusion(align_mean=0.5, align_std=2.0, match_std=0.1 * (1 + place // 4))
+        fusion = DirectionFusion(align_mean=0.5, align_std=0.2, match_std=0.1 * (1 + place // 4))
         first = FirstStageQuery(vectors[0], wanted=5 + place, candidates=3 * place)
         tokens, modality = (
             unit_vectors(1 + place, 24, seed=place),
