@@ -37,14 +37,11 @@ def _check_files(installed: dict[str, Distribution]) -> None:
     for name, each in installed.items():
         if each.files is None:  # not recorded by whoever installed it
             continue
+        recorded = {file.name: file.size for file in each.files if file.parent.name == "faiss"}
         # Of Python's files alone: libraries may have been stripped.
-        recorded = {
-            file.name: file.size
-            for file in each.files
-            if file.parent.name == "faiss" and file.suffix == ".py"
-        }
         found = {file.name: file.stat().st_size for file in folders[name].glob("*.py")}
-        if "__init__.py" not in found or found.items() - recorded.items():
+        is_own = all(recorded.get(file, -1) in (size, None) for file, size in found.items())
+        if "__init__.py" not in found or not is_own:
             raise ConfigError(
                 f"{name} is installed, but its module faiss has lost files, or has those of "
                 f"another distribution, as {_FOR_CPUS} and {_FOR_GPUS} leave it if they were "

@@ -117,14 +117,17 @@ def test_what_both_leave_behind_is_refused_before_anything_is_loaded(
     assert done.stdout == ""
 
 
-def test_stripped_libraries_a_missing_mark_and_files_that_nobody_recorded_are_taken(
+def test_stripped_libraries_a_missing_mark_and_files_without_sizes_are_taken(
     tmp_path: Path,
 ) -> None:
     site = site_after(tmp_path, "+gpu")
     (tmp_path / "faiss/libfaiss.so").write_text("", encoding="utf-8")
     (tmp_path / "faiss/_gpu_build.py").unlink()  # where other CUDA libraries are to be used
     assert site.run("-c", "import aladin_index.ann").stdout.split() == ["torch", "faiss"]
-    (site.record("faiss-gpu") / "RECORD").unlink()
+    record = site.record("faiss-gpu") / "RECORD"
+    record.write_text("".join(f"faiss/{file},,\n" for file in FILES["faiss-gpu"]), encoding="utf-8")
+    assert site.run("-c", "import aladin_index.ann").stdout.split() == ["torch", "faiss"]
+    record.unlink()
     assert site.run("-c", "import aladin_index.ann").stdout.split() == ["torch", "faiss"]
 
 
