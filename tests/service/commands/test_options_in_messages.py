@@ -21,6 +21,8 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 COMMAND = re.compile(r"`?aladin ((?:index |convert |export |key )?[a-z]+)")
 # Modules whose messages come from one command.
 ONLY_OF = {
+    "index/aladin_index/devices/card.py": "index build",
+    "index/aladin_index/devices/search_device.py": "serve",  # and whatever else searches
     "index/aladin_index/upgrade": "index upgrade",
     "index/aladin_index/settings.py": "index build",  # its descriptions are its options' help
     "index/aladin_index/generations/info.py": "index build",
