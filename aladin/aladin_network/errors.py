@@ -243,6 +243,17 @@ class ShuttingDownError(AladinError):
         super().__init__("the service is shutting down")
 
 
+class DecodingProcessError(AladinError):
+    """A process that decodes photos for a card has ended before it was done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a process that decodes photos ended, maybe for lack of memory: begin again with"
+            " --resume, and fewer --readers; a script of your own needs `if __name__ == "
+            "'__main__':` around what it does"
+        )
+
+
 class ClusterError(AladinError):
     """The nodes that encode a corpus are unavailable, or fail repeatedly."""
 

@@ -26,6 +26,8 @@ from aladin_network.types import Modality, Precision, QueryPrecisionSetting
 # after every layer, and most of the time is spent on allocating it again. With MobileNetV2 on one
 # thread, a photo takes 19 ms alone, 17 in a batch of two, 20 of four, 28 of eight.
 PHOTOS_AT_A_TIME = 2
+# A card is given enough to do with each of a network's some hundred steps.
+PHOTOS_ON_A_CARD = 64
 
 # Instructions that multiply bfloat16; without them it is emulated and slower than float32.
 _BFLOAT16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16"})
@@ -111,16 +113,20 @@ class Throughput(NamedTuple):
 
     Threads that compute a batch each lose less than those that share one, and a graph takes no
     less time for a photo that has company. Torch's own threads share every batch, so a network of
-    torch is called by one thread at a time.
+    torch is called by one thread at a time; on a card by two, of which one computes while the
+    other prepares and copies the next batch.
 
     Attributes:
         callers: Number of threads that call it at the same time.
         photos_a_call: Number of photos that a thread encodes together.
+        reader: What prepares photos for it in other processes, if it needs so many that threads
+            would wait for each other's Python; else None.
     """
 
     network: Network
     callers: int
     photos_a_call: int
+    reader: PhotoReader | None = None
 
 
 def encode_photos(model: Network, photos: Sequence[Image.Image]) -> Encoding:
@@ -133,16 +139,19 @@ def encode_photos(model: Network, photos: Sequence[Image.Image]) -> Encoding:
     return encode_images(model, [model.image.encoder.preprocess(photo) for photo in photos])
 
 
-def encode_images(model: Network, inputs: Sequence[PhotoInput]) -> Encoding:
-    """Encode results of the image encoder's `preprocess`, `PHOTOS_AT_A_TIME`.
+def encode_images(
+    model: Network, inputs: Sequence[PhotoInput], at_a_time: int = PHOTOS_AT_A_TIME
+) -> Encoding:
+    """Encode results of the image encoder's `preprocess`.
 
     Args:
         model: Network in evaluation mode.
         inputs: Inputs of at least one photo; they take far less memory than photos.
+        at_a_time: Number of photos of a batch.
     """
     parts: list[Encoding] = []
-    for start in range(0, len(inputs), PHOTOS_AT_A_TIME):
-        batch = model.image.encoder.collate(inputs[start : start + PHOTOS_AT_A_TIME])
+    for start in range(0, len(inputs), at_a_time):
+        batch = model.image.encoder.collate(inputs[start : start + at_a_time])
         parts.append(model.infer_images(batch))
     return Encoding.concatenate(parts)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Generic, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from tokenizers import Tokenizer
@@ -23,7 +25,7 @@ from aladin_network.encoders.base import (
     ImageEncoder,
     TextBatch,
     TextEncoder,
-    to_device,
+    sent_to,
     with_front,
 )
 from aladin_network.encoders.readers import TokenizedTexts
@@ -34,7 +36,7 @@ from aladin_network.heads.attention import AttentionHead
 from aladin_network.heads.matching import MatchingHead
 from aladin_network.heads.tower_start import fit_to_towers, start_as
 from aladin_network.heads.trunk import Trunk
-from aladin_network.inference import PHOTOS_AT_A_TIME, Throughput
+from aladin_network.inference import PHOTOS_AT_A_TIME, PHOTOS_ON_A_CARD, Throughput
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.masking import masked_mean
 from aladin_network.scoring.scores import (
@@ -45,6 +47,11 @@ from aladin_network.scoring.scores import (
     paired_matching_scores,
 )
 from aladin_network.types import Modality, ScoreName
+
+# Devices that encode photos in half precision, with sums in single, where its range is enough. Of
+# MobileNetV2 embeddings keep three digits and the nearest ten of a photo 99.6 % of their members,
+# as in TF32, in which cards multiply by default; bfloat16 keeps 95.5 %.
+HALF_ON = frozenset({"cuda"})
 
 E = TypeVar("E", bound=ImageEncoder | TextEncoder)
 
@@ -214,8 +221,15 @@ class AladinModel(nn.Module):
 
     @torch.inference_mode()
     def infer_images(self, batch: ImageBatch) -> Encoding:
-        """Encode collated photos on the network's device, without gradients."""
-        return self.encode_images(to_device(batch, next(self.parameters()).device)).arrays()
+        """Encode collated photos on the network's device, without gradients; see `HALF_ON`."""
+        device = next(self.parameters()).device
+        sent, is_half = sent_to(batch, device), device.type in HALF_ON
+        with torch.autocast(device.type, torch.float16) if is_half else nullcontext():
+            found = self.encode_images(sent).arrays()
+        is_in_range = bool(np.isfinite(found.embedding).all() and np.isfinite(found.tokens).all())
+        if is_half and not is_in_range:
+            return self.encode_images(sent).arrays()
+        return found
 
     @torch.inference_mode()
     def infer_texts(self, batch: TokenizedTexts) -> Encoding:
@@ -236,8 +250,15 @@ class AladinModel(nn.Module):
         return self
 
     def throughput(self) -> Throughput:
-        """Return one caller: torch's own threads share every batch."""
-        return Throughput(self, callers=1, photos_a_call=PHOTOS_AT_A_TIME)
+        """Return one caller, as torch's own threads share every batch; on a card two."""
+        if next(self.parameters()).device.type == "cpu":
+            return Throughput(self, callers=1, photos_a_call=PHOTOS_AT_A_TIME)
+        return Throughput(
+            self,
+            callers=2,
+            photos_a_call=PHOTOS_ON_A_CARD,
+            reader=self.image.encoder.pixel_reader(),
+        )
 
     @property
     def score_names(self) -> tuple[ScoreName, ...]:

@@ -37,8 +37,6 @@ import numpy as np
 from aladin_index.building.builder import build_index
 from aladin_index.building.shards import ShardFormat, write_shard
 from aladin_index.encode.item_encoders import (
-    ImageReader,
-    PhotoEncoder,
     StreamedItems,
     item_encoder,
 )
@@ -164,7 +162,7 @@ class Calls(NamedTuple):
 
 
 def _photo_calls(model: Network, images: Sequence[ImageItem]) -> Calls:
-    network, _, photos_a_call = model.throughput()
+    network, _, photos_a_call, _ = model.throughput()
     encoder = item_encoder("images", model, EncodeSettings())
     ready = [encoder.decode(item, encoder.read(item)).value for item in images[:_READY_PHOTOS]]
     groups = [ready[at : at + photos_a_call] for at in range(0, len(ready), photos_a_call)]
@@ -216,8 +214,7 @@ def _build(
 
 def _steps_ms(model: Network, images: Sequence[ImageItem]) -> dict[str, float]:
     """Return the time of each step of a build for a photo, all on this thread."""
-    network, callers, photos = model.throughput()
-    encoder = PhotoEncoder(network, ImageReader(), None, callers, photos)
+    encoder = item_encoder("images", model, EncodeSettings())
     reader, form = model.image.encoder, ShardFormat.of(model)
     memory = DecodingMemory()
     spent: dict[str, float] = dict.fromkeys(_STEPS, 0.0)

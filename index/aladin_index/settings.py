@@ -79,7 +79,11 @@ class EncodeSettings:
     batch_size: Annotated[
         int, Ge(1), Field(description="Items that are encoded and written together.")
     ] = 64  # of the texts among them, those of similar length go through the network together
-    readers: Annotated[int, Ge(1), Field(description="Threads that read and decode photos.")] = 2
+    readers: Annotated[
+        int,
+        Ge(1),
+        Field(description="Threads, or for a card processes, that read and decode photos."),
+    ] = 2
     limits: ImageLimits = DEFAULT_LIMITS
     metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
     exif: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -191,3 +192,22 @@ def test_the_pair_of_imc_and_vse(build_tiny: Build, kind: str) -> None:
                 texts.embedding[row], F.normalize(alone[-1], dim=-1), atol=1e-6, rtol=1e-5
             )
     torch.testing.assert_close(images.embedding, F.normalize(linear, dim=-1))
+
+
+def test_a_card_encodes_photos_in_half_precision_within_its_range(
+    build_tiny: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build_tiny()
+    pixels = (photos(model) * 40 + 128).clamp(0, 255).to(torch.uint8)
+    exact = model.infer_images(pixels)
+    monkeypatch.setattr("aladin_network.model.HALF_ON", {"cpu"})
+    half = model.infer_images(pixels)
+    assert half.embedding.dtype == np.float32
+    for ours, theirs in ((half.embedding, exact.embedding), (half.tokens, exact.tokens)):
+        assert 1e-6 < np.abs(ours - theirs).max() < 1e-2
+    with torch.no_grad():  # what leaves a layer is beyond 65,504, and a norm divides by it
+        model.image.trunk.projection.weight *= 1e7  # type: ignore[union-attr]
+    large = model.infer_images(pixels)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(large.embedding, model.infer_images(pixels).embedding)
+    assert np.isfinite(large.embedding).all()

@@ -21,7 +21,7 @@ from transformers import AutoModelForImageClassification
 
 from aladin_network.config import STRICT, ImagePreprocessing
 from aladin_network.detectors.base import options_text, parse_options
-from aladin_network.encoders.pixels import preprocess_photo
+from aladin_network.encoders.pixels import normalised, preprocess_photo
 from aladin_network.encoders.transformers_model import load_network, network_digest
 from aladin_network.encoders.vision_tower import read_preprocessing
 from aladin_network.errors import CheckpointError, ConfigError
@@ -98,7 +98,8 @@ class WindowDetector:
         edges = [round(float(edge) * side) for edge, side in zip(box, sides, strict=True)]
         x0, y0 = min(edges[0], photo.width - 1), min(edges[1], photo.height - 1)
         window = photo.crop((x0, y0, max(edges[2], x0 + 1), max(edges[3], y0 + 1)))
-        return torch.from_numpy(preprocess_photo(window, self._preprocessing))
+        pixels = preprocess_photo(window, self._preprocessing)
+        return torch.from_numpy(normalised(pixels, self._preprocessing))
 
 
 def window_boxes(grid: int, overlap: float) -> Float[np.ndarray, "windows 4"]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPriva
 from typing_extensions import override
 
 from aladin_network.config import ImageEncoderConfig, TextEncoderConfig
-from aladin_network.encoders.pixels import CellLayout
+from aladin_network.encoders.pixels import CellLayout, PixelReader
 from aladin_network.encoders.readers import Reads
 from aladin_network.encoders.tokenization import Tokenization
 from aladin_network.errors import ConfigError
@@ -100,9 +101,11 @@ class LayerStates(NamedTuple):
     values: Float[Tensor, "batch tokens dim"]
 
 
+# Pixels as they are, or normalised; the network normalises the former on its device.
+PhotoBatch = UInt8[Tensor, "batch 3 height width"] | Float[Tensor, "batch 3 height width"]
 # One photo as returned by an image encoder's `preprocess`, and several as by its `collate`.
-ImageInput = Float[Tensor, "3 height width"] | PhotoPatches | RegionInput
-ImageBatch = Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch | LayerStates
+ImageInput = UInt8[Tensor, "3 height width"] | PhotoPatches | RegionInput
+ImageBatch = PhotoBatch | PatchBatch | RegionBatch | LayerStates
 
 
 class Freezable(nn.Module):
@@ -274,6 +277,10 @@ class ImageEncoder(Freezable, ABC):
         """Layout of a photo's cells, or None for a network that has no graph form."""
         return None
 
+    def pixel_reader(self) -> PixelReader | None:
+        """Return what prepares photos without the weights; None where the encoder itself has to."""
+        return None if self.cells is None else PixelReader(self.config, self.cells)
+
     @override
     def divide(self, last_layers: int | None) -> None:
         if last_layers is not None:
@@ -336,6 +343,26 @@ def to_device(batch: Batched, device: torch.device | str) -> Batched:
     if isinstance(batch, Tensor):
         return cast(Batched, batch.to(device))
     return type(batch)(*(part.to(device) for part in batch))
+
+
+def sent_to(batch: Batched, device: torch.device) -> Batched:
+    """Move a batch to a device; to a card beside what it computes for other threads."""
+    if device.type != "cuda":
+        return to_device(batch, device)
+    copying = _copying(device)
+    parts = (batch,) if isinstance(batch, Tensor) else batch
+    with torch.cuda.stream(copying):
+        sent = [part.pin_memory().to(device, non_blocking=True) for part in parts]
+    computing = torch.cuda.current_stream(device)
+    computing.wait_stream(copying)
+    for part in sent:
+        part.record_stream(computing)
+    return cast(Batched, sent[0] if isinstance(batch, Tensor) else type(batch)(*sent))
+
+
+@cache
+def _copying(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 def concatenate_features(parts: Sequence[Features]) -> Features:

@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
@@ -22,6 +22,7 @@ from aladin_network.config import ImageEncoderConfig, ImagePreprocessing, dump_c
 from aladin_network.encoders.base import (
     Features,
     LayerStates,
+    PhotoBatch,
     concatenate_features,
     with_front,
 )
@@ -81,13 +82,26 @@ class HFImageEncoder(VisionTowerEncoder):
             dim=self.dim, num_tokens=self.num_tokens, grid=self.grid, covered=self._covered
         )
 
-    def preprocess(self, photo: Image.Image | RegionSet) -> Float[Tensor, "3 height width"]:
-        """Convert an RGB photo to the network's input."""
+    def preprocess(self, photo: Image.Image | RegionSet) -> UInt8[Tensor, "3 height width"]:
+        """Convert an RGB photo to the pixels that the network sees."""
         return torch.from_numpy(preprocess_photo(photo, self.preprocessing))
 
-    def collate(self, inputs: Sequence[Tensor]) -> Float[Tensor, "batch 3 height width"]:
+    def collate(
+        self, inputs: Sequence[Tensor | np.ndarray]
+    ) -> UInt8[Tensor, "batch 3 height width"]:
         """Stack preprocessed photos."""
-        return torch.stack(list(inputs))
+        return torch.stack([torch.as_tensor(each) for each in inputs])
+
+    def normalised(self, pixels: PhotoBatch) -> Float[Tensor, "batch 3 height width"]:
+        """Return the network's input on the device of the pixels; what is normalised stays."""
+        if pixels.dtype != torch.uint8:
+            return pixels
+        numbers = pixels.to(torch.float32).div_(255)
+        mean, std = (
+            numbers.new_tensor(each)[:, None, None]
+            for each in (self.preprocessing.mean, self.preprocessing.std)
+        )
+        return numbers.sub_(mean).div_(std)
 
     def divide(self, last_layers: int | None) -> None:
         """Divide the network; see `Freezable.divide`."""
@@ -122,10 +136,10 @@ class HFImageEncoder(VisionTowerEncoder):
                 f"(chosen layers: {list(self.config.layers)})"
             )
 
-    def layer_states(self, batch: Float[Tensor, "batch 3 height width"]) -> LayerStates:
+    def layer_states(self, batch: PhotoBatch) -> LayerStates:
         """Compute what enters the last layers; see `DividedEncoder`."""
         with torch.no_grad():
-            return self._division().states(batch, **self._options)
+            return self._division().states(self.normalised(batch), **self._options)
 
     def states_digest(self) -> str:
         """Digest the layers before the division; see `DividedEncoder`."""
@@ -133,7 +147,7 @@ class HFImageEncoder(VisionTowerEncoder):
         content = json.dumps(settings, sort_keys=True) + self._division().digest()
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def forward(self, batch: Float[Tensor, "batch 3 height width"] | LayerStates) -> Features:
+    def forward(self, batch: PhotoBatch | LayerStates) -> Features:
         """Encode preprocessed photos, or go on with what enters the last layers."""
         if isinstance(batch, LayerStates) and len(batch.values) > _STATES_AT_A_TIME:
             parts = batch.values.split(_STATES_AT_A_TIME)
@@ -165,9 +179,10 @@ class HFImageEncoder(VisionTowerEncoder):
         what is pooled is (batch, dim), None without ``pooled``.
         """
         layers = self.config.layers
-        model, pixels = self.model, batch
         if isinstance(batch, LayerStates):
             model, pixels = self._division().enter(batch), batch.values
+        else:
+            model, pixels = self.model, self.normalised(batch)
         output = model(pixel_values=pixels, output_hidden_states=bool(layers), **self._options)
         if self.config.pooled:
             states, pooled = pool(self.model, output)

@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from PIL import Image
 
-from aladin_network.config import ImagePreprocessing
-from aladin_network.errors import ConfigError, InputError
+from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
+from aladin_network.encoders.readers import Reads
+from aladin_network.errors import CheckpointError, ConfigError, InputError
 from aladin_network.photos.regions import RegionSet
 
 # Rows and columns of cells.
@@ -49,6 +50,39 @@ class CellLayout:
     covered: tuple[float, float]
 
 
+class PixelReader:
+    """The preprocessing and the boxes of an `hf` image encoder, without its weights.
+
+    A network's graph takes what `collate` returns; processes that decode photos need no more.
+    """
+
+    reads: ClassVar[Reads] = "photo"
+
+    def __init__(self, config: ImageEncoderConfig, cells: CellLayout) -> None:
+        if config.preprocessing is None:
+            raise CheckpointError("image_encoder: expected preprocessing, got none")
+        self.config = config
+        self.dim = cells.dim
+        self.num_tokens: int | None = cells.num_tokens
+        self._preprocessing, self._cells = config.preprocessing, cells
+        self._levels = [(side, side) for side in config.pyramid or ()] or [cells.grid]
+
+    def preprocess(self, photo: Image.Image | RegionSet) -> UInt8[np.ndarray, "3 height width"]:
+        """Convert an RGB photo to the pixels that the network sees."""
+        return preprocess_photo(photo, self._preprocessing)
+
+    def collate(
+        self, inputs: Sequence[npt.NDArray[np.uint8]]
+    ) -> Float[np.ndarray, "batch 3 height width"]:
+        """Stack and normalise preprocessed photos."""
+        return normalised(np.stack(inputs), self._preprocessing)
+
+    def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
+        """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
+        size_px = (width_px, height_px)
+        return grid_boxes(size_px, self._preprocessing, self._cells, self._levels)
+
+
 class PatchArray(NamedTuple):
     """A photo cut into square patches, row by row.
 
@@ -62,11 +96,11 @@ class PatchArray(NamedTuple):
 
 def preprocess_photo(
     photo: Image.Image | RegionSet, config: ImagePreprocessing
-) -> Float[np.ndarray, "3 height width"]:
-    """Resize, crop and normalise an RGB photo, to the numbers of its network's own processor."""
+) -> UInt8[np.ndarray, "3 height width"]:
+    """Resize and crop an RGB photo; its pixels are a quarter of what they are once normalised."""
     if isinstance(photo, RegionSet):
         raise InputError(_NO_REGIONS)
-    return _normalised(_resize_and_crop(photo, config), config)
+    return _channels(_resize_and_crop(photo, config))
 
 
 def preprocess_patches(
@@ -79,7 +113,7 @@ def preprocess_patches(
     size = (columns * patch_px, rows * patch_px)
     if photo.size != size:
         photo = photo.resize(size, Image.Resampling[config.resample.upper()])
-    values = _normalised(photo, config).reshape(3, rows, patch_px, columns, patch_px)
+    values = normalised(_channels(photo), config).reshape(3, rows, patch_px, columns, patch_px)
     patches = values.transpose(1, 3, 2, 4, 0).reshape(rows * columns, -1)
     return PatchArray(np.ascontiguousarray(patches), (rows, columns))
 
@@ -113,15 +147,21 @@ def input_window(
     return x0 / width_px, y0 / height_px, x1 / width_px, y1 / height_px
 
 
-def _normalised(photo: Image.Image, config: ImagePreprocessing) -> npt.NDArray[np.float32]:
-    """Return a photo's (3, height, width) numbers as the network wants them."""
-    # One channel after the other: three values a pixel are too short a loop for the processor's
-    # vectors, and take several times as long.
-    values = np.asarray(photo).transpose(2, 0, 1).astype(np.float32, order="C")
+def normalised(
+    pixels: UInt8[np.ndarray, "*photos 3 height width"], config: ImagePreprocessing
+) -> Float[np.ndarray, "*photos 3 height width"]:
+    """Return the numbers that the network's own processor makes of pixels."""
+    values = pixels.astype(np.float32)
     values /= 255
     values -= np.array(config.mean, dtype=np.float32)[:, None, None]
     values /= np.array(config.std, dtype=np.float32)[:, None, None]
     return values
+
+
+def _channels(photo: Image.Image) -> npt.NDArray[np.uint8]:
+    # One channel after the other: three values a pixel are too short a loop for the processor's
+    # vectors, and take several times as long to normalise.
+    return np.ascontiguousarray(np.asarray(photo).transpose(2, 0, 1))
 
 
 def _resize_and_crop(photo: Image.Image, config: ImagePreprocessing) -> Image.Image:

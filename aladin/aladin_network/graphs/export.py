@@ -20,7 +20,8 @@ from torch.export import Dim
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import read_model_id
-from aladin_network.encoders.base import ImageBatch, TextBatch
+from aladin_network.encoders.base import TextBatch
+from aladin_network.encoders.pixels import PixelReader
 from aladin_network.errors import AladinError, CheckpointError, ConfigError, missing_package
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
@@ -114,7 +115,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
         name, reason = encoder.config.name, encoder.no_graph
         raise ConfigError(f"a network of the image encoder {name} has no graph form: {reason}")
     with atomic_folder(checkpoint / GRAPHS) as partial:
-        for modality, samples in _samples(model).items():
+        for modality, samples in _samples(model, PixelReader(encoder.config, cells)).items():
             path = partial / f"{modality}.onnx"
             encode = model.encode_images if modality == "image" else model.encode_texts
             with torch.no_grad():
@@ -135,21 +136,21 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
     return manifest
 
 
-def _samples(model: AladinModel) -> dict[Modality, list[ImageBatch | TextBatch]]:
+def _samples(model: AladinModel, reader: PixelReader) -> dict[Modality, list[Tensor | TextBatch]]:
     """Return batches of each modality; the first is the one to export with.
 
     A graph takes one photo, so that nothing in it depends on a number of photos. The first batch of
     texts has several, since torch takes a dimension of one for a constant.
     """
-    image, text = model.image.encoder, model.text.encoder
+    text = model.text.encoder
     random = np.random.default_rng(0)
     photos = [
         Image.fromarray(random.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize((96, 64))
         for _ in range(3)
     ]
-    inputs = [image.preprocess(photo) for photo in photos]
+    inputs = [reader.preprocess(photo) for photo in photos]
     return {
-        "image": [image.collate([each]) for each in inputs],
+        "image": [torch.from_numpy(reader.collate([each])) for each in inputs],
         "text": [
             text.preprocess(_TEXTS[:2], truncate=True),
             text.preprocess(_TEXTS[:1], truncate=True),
@@ -161,7 +162,7 @@ def _samples(model: AladinModel) -> dict[Modality, list[ImageBatch | TextBatch]]
 class _Encode(nn.Module):
     """The half of a network that encodes one modality, with tensors for arguments."""
 
-    def __init__(self, model: AladinModel, modality: Modality, batch: ImageBatch | TextBatch):
+    def __init__(self, model: AladinModel, modality: Modality, batch: Tensor | TextBatch):
         super().__init__()
         self._kind = type(batch)
         self.model = model
@@ -174,9 +175,7 @@ class _Encode(nn.Module):
         return embedding, tokens, mask
 
 
-def _export(
-    model: AladinModel, modality: Modality, sample: ImageBatch | TextBatch, path: Path
-) -> None:
+def _export(model: AladinModel, modality: Modality, sample: Tensor | TextBatch, path: Path) -> None:
     names = list(_named_inputs(sample))
     parts = (sample,) if isinstance(sample, Tensor) else tuple(cast(Sequence[Tensor], sample))
     pads = modality == "text" and model.text.encoder.config.pad_to is None

@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from PIL import Image
 from tokenizers import Tokenizer
 
-from aladin_network.config import ImageEncoderConfig, ModelConfig
-from aladin_network.encoders.pixels import CellLayout, grid_boxes, preprocess_photo
-from aladin_network.encoders.readers import Reads, TokenizedTexts
+from aladin_network.config import ModelConfig
+from aladin_network.encoders.pixels import PixelReader
+from aladin_network.encoders.readers import TokenizedTexts
 from aladin_network.encoders.tokenization import Tokenization
-from aladin_network.errors import CheckpointError
 from aladin_network.graphs.files import PIXELS, GraphManifest
 from aladin_network.graphs.onnx_runtime import GraphSource
 from aladin_network.graphs.threads import compute_threads
 from aladin_network.inference import Network, Throughput
-from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Precision
 
 E = TypeVar("E")
-
-
-class GraphPhotoReader:
-    """The preprocessing and the boxes of an `hf` image encoder; the graph does the rest."""
-
-    reads: ClassVar[Reads] = "photo"
-
-    def __init__(self, config: ImageEncoderConfig, cells: CellLayout) -> None:
-        if config.preprocessing is None:
-            raise CheckpointError("image_encoder: expected preprocessing, got none")
-        self.config = config
-        self.dim = cells.dim
-        self.num_tokens: int | None = cells.num_tokens
-        self._preprocessing, self._cells = config.preprocessing, cells
-        self._levels = [(side, side) for side in config.pyramid or ()] or [cells.grid]
-
-    def preprocess(self, photo: Image.Image | RegionSet) -> Float[np.ndarray, "3 height width"]:
-        """Convert an RGB photo to the network's input."""
-        return preprocess_photo(photo, self._preprocessing)
-
-    def collate(self, inputs: Sequence[NDArray[Any]]) -> Float[np.ndarray, "batch 3 height width"]:
-        """Stack preprocessed photos."""
-        return np.stack(inputs)
-
-    def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
-        """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
-        size_px = (width_px, height_px)
-        return grid_boxes(size_px, self._preprocessing, self._cells, self._levels)
 
 
 @dataclass(frozen=True)
@@ -76,7 +45,7 @@ class GraphNetwork:
     def __init__(
         self,
         config: ModelConfig,
-        image: GraphPhotoReader,
+        image: PixelReader,
         text: Tokenization,
         graphs: GraphSource,
         threads: int | None = None,
@@ -101,7 +70,7 @@ class GraphNetwork:
         graphs: GraphSource,
     ) -> GraphNetwork:
         """Build the network of a checkpoint."""
-        image = GraphPhotoReader(config.image_encoder, manifest.image)
+        image = PixelReader(config.image_encoder, manifest.image)
         text = Tokenization(config.text_encoder, tokenizer)
         # Of the recurrent encoders, whose configurations are complete.
         architecture = config.text_encoder.architecture or {}

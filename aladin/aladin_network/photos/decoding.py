@@ -34,7 +34,7 @@ from aladin_network.photos.formats import (
 from aladin_network.photos.grey import GreyRange, grey_to_rgb, stated_range, strips
 from aladin_network.photos.memory import (
     BoundedReader,
-    DecodingMemory,
+    MemoryBudget,
     check_cost,
     decoding_bytes,
     lacks_scans,
@@ -192,7 +192,7 @@ def decode_image(
 @contextmanager
 def decoded_image(
     data: bytes,
-    memory: DecodingMemory,
+    memory: MemoryBudget,
     source: str = "image",
     limits: ImageLimits = DEFAULT_LIMITS,
     *,

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import io
 import math
+import multiprocessing
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from PIL import Image, TiffImagePlugin
 
@@ -276,6 +278,20 @@ def check_wanted() -> None:
         raise WithdrawnError
 
 
+@runtime_checkable
+class MemoryBudget(Protocol):
+    """Memory for decoding pictures."""
+
+    def reserve(self, size: int, source: str) -> AbstractContextManager[None]:
+        """Hold some bytes for a picture inside the block; see `DecodingMemory.reserve`."""
+        ...
+
+
+def bytes_for_pixels(pixels: int) -> int:
+    """Return the size of a budget that is enough for a picture of some pixels in any format."""
+    return max(DEFAULT_BYTES, _MOST_BYTES_PER_PIXEL * pixels)
+
+
 class DecodingMemory:
     """A memory budget, reserved in parts for decoding pictures; thread-safe.
 
@@ -291,7 +307,7 @@ class DecodingMemory:
     @classmethod
     def for_pixels(cls, pixels: int) -> DecodingMemory:
         """Return a budget that is enough for a picture of some pixels in any format."""
-        return cls(max(DEFAULT_BYTES, _MOST_BYTES_PER_PIXEL * pixels))
+        return cls(bytes_for_pixels(pixels))
 
     def __init__(self, max_bytes: int = DEFAULT_BYTES, patience_s: float = math.inf) -> None:
         self.max_bytes = max_bytes
@@ -347,3 +363,39 @@ class DecodingMemory:
             finally:
                 self._waiting.remove(place)
                 self._changed.notify_all()
+
+
+# Parts in which processes share a budget.
+_PARTS = 64
+
+
+class SharedDecodingMemory:
+    """A memory budget of several processes, which inherit it when they start.
+
+    It is reserved in parts of a 64th, rounded up, in the order in which it was asked for.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        processes = multiprocessing.get_context("spawn")
+        self.max_bytes = max_bytes
+        # Who takes several parts takes them all before the next one takes any.
+        self._turn, self._free = processes.Lock(), processes.Semaphore(_PARTS)
+
+    @contextmanager
+    def reserve(self, size: int, source: str) -> Generator[None]:
+        """Hold memory for a picture inside the block, waiting until it is free.
+
+        Raises:
+            MemoryLimitError: If the picture alone needs more memory than there is.
+        """
+        if size > self.max_bytes:
+            raise MemoryLimitError(source, size, self.max_bytes)
+        parts = math.ceil(_PARTS * size / self.max_bytes)
+        with self._turn:
+            for _ in range(parts):
+                self._free.acquire()
+        try:
+            yield
+        finally:
+            for _ in range(parts):
+                self._free.release()

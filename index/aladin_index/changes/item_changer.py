@@ -124,7 +124,9 @@ class ItemChanger:
         """
         started_s, model = time.perf_counter(), self._model
         encoder: ItemEncoder = (
-            PhotoEncoder(model, self._images) if target == "images" else TextEncoder(model)
+            PhotoEncoder(encoder=model.image.encoder, images=self._images, model=model)
+            if target == "images"
+            else TextEncoder(model)
         )
         # In the size that the network takes: the photo itself may have 64 million pixels.
         prepared = [self._prepared(encoder, target, item) for item in items]

@@ -7,6 +7,7 @@ or a query brings it: `ImageReader` applies the limits of bytes, pixels, formats
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -29,19 +30,28 @@ from aladin_network.detectors.base import Detector
 from aladin_network.encoders.readers import PhotoReader
 from aladin_network.errors import InputError, brief
 from aladin_network.inference import (
+    PHOTOS_AT_A_TIME,
     Network,
     encode_documents,
     encode_images,
     is_cut,
 )
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_image
-from aladin_network.photos.memory import DecodingMemory
+from aladin_network.photos.memory import (
+    DecodingMemory,
+    MemoryBudget,
+    SharedDecodingMemory,
+    bytes_for_pixels,
+)
 from aladin_network.photos.region_files import RegionLimits, read_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Target
 
 logger = logging.getLogger(__name__)
+
+# Fewer threads do not wait for each other.
+_LEAST_PROCESSES = 4
 
 # Field of the metadata of a text that is longer than the network reads: how many tokens it reads.
 CUT = "cut_to_tokens"
@@ -74,7 +84,7 @@ class ImageReader:
         self,
         limits: ImageLimits = DEFAULT_LIMITS,
         *,
-        memory: DecodingMemory | None = None,
+        memory: MemoryBudget | None = None,
         regions: RegionLimits | None = None,
         detector: Detector | None = None,
         exif: bool = True,
@@ -201,7 +211,17 @@ class StreamedItems(NamedTuple):
         )
 
 
-class ItemEncoder(Protocol):
+class ItemDecoder(Protocol):
+    """Reads and decodes items, in any number of threads or in other processes."""
+
+    def read(self, item: Any) -> Any: ...
+
+    def decode(self, item: Any, data: Any) -> Prepared:
+        """Convert the data of an item to the network's input."""
+        ...
+
+
+class ItemEncoder(ItemDecoder, Protocol):
     """Encodes items; several threads call `read` and `decode` at once, `callers` call `encode`."""
 
     @property
@@ -214,10 +234,9 @@ class ItemEncoder(Protocol):
         """Number of items that are decoded and encoded together, or None for a whole batch."""
         ...
 
-    def read(self, item: Any) -> Any: ...
-
-    def decode(self, item: Any, data: Any) -> Prepared:
-        """Convert the data of an item to the network's input."""
+    @property
+    def elsewhere(self) -> ItemDecoder | None:
+        """What other processes read and decode with in place of threads here, or None."""
         ...
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
@@ -225,24 +244,20 @@ class ItemEncoder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class PhotoEncoder:
-    """Reads, decodes and encodes photos, or their regions for a network that reads regions.
+@dataclass(frozen=True, kw_only=True)
+class PhotoDecoder:
+    """Reads and decodes photos, or their regions for a network that reads regions.
 
     Attributes:
-        model: The network.
+        encoder: Image encoder of the network, or what prepares photos as it does.
         images: Reads photos and files of regions, and detects regions.
         regions: Ready-made regions of all photos, which are then not read, or None.
-        callers: See `ItemEncoder`.
-        items_a_call: See `ItemEncoder`.
         on_read: Called with the undecoded bytes of each photo, by any thread, or None.
     """
 
-    model: Network
+    encoder: PhotoReader
     images: ImageReader
     regions: RegionReader | None = None
-    callers: int = 1
-    items_a_call: int | None = None
     on_read: Callable[[ImageItem, bytes], None] | None = None
 
     def read(self, item: ImageItem) -> RegionSet | bytes | None:
@@ -262,7 +277,7 @@ class PhotoEncoder:
 
     def decode(self, item: ImageItem, data: RegionSet | bytes | None) -> Prepared:
         """Bring a photo, or its regions, into the network's form; a decoded photo is released."""
-        encoder = self.model.image.encoder
+        encoder = self.encoder
         if isinstance(data, RegionSet):
             return prepare_regions(encoder, data, data.size_px)
         if item.region_file is not None:
@@ -273,21 +288,34 @@ class PhotoEncoder:
         source = f"image of item {brief(item.id)}" if item.upload else item.photo.source
         return self.images.read_photo(encoder, data, source)
 
+
+@dataclass(frozen=True, kw_only=True)
+class PhotoEncoder(PhotoDecoder):
+    """Reads, decodes and encodes photos; for attributes see `PhotoDecoder` and `ItemEncoder`."""
+
+    model: Network
+    callers: int = 1
+    items_a_call: int = PHOTOS_AT_A_TIME
+    elsewhere: PhotoDecoder | None = None
+
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        return encode_images(self.model, [prepared.value for prepared in batch])
+        return encode_images(self.model, [each.value for each in batch], self.items_a_call)
 
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """Encodes texts.
-
-    Attributes:
-        items_a_call: None, as texts of similar length are found in a whole batch.
-    """
+    """Encodes texts."""
 
     model: Network
     callers: int = 1
-    items_a_call: int | None = None
+
+    @property
+    def items_a_call(self) -> None:
+        """A whole batch, in which texts of similar length are found."""
+
+    @property
+    def elsewhere(self) -> None:
+        """Nothing: texts need no decoding."""
 
     def read(self, item: TextItem) -> str:
         """Return the text, which needs no reading."""
@@ -311,11 +339,27 @@ def item_encoder(
     on_read: Callable[[ImageItem, bytes], None] | None = None,
 ) -> ItemEncoder:
     """Return an encoder of many images or texts, which has all processors to itself."""
-    network, callers, photos = model.throughput()
+    best = model.throughput()
     if target == "texts":
-        return TextEncoder(network, callers)
+        return TextEncoder(best.network, best.callers)
     check_regions(model, regions)
     ready = regions if isinstance(regions, RegionReader) else None
     detector = None if isinstance(regions, RegionReader) else regions
     images = ImageReader(settings.limits, detector=detector, exif=settings.exif)
-    return PhotoEncoder(network, images, ready, callers, photos, on_read)
+    apart = None
+    # What is read elsewhere cannot be told here.
+    is_many = settings.readers >= _LEAST_PROCESSES and sys.platform == "linux"
+    if best.reader is not None and is_many and on_read is None:
+        memory = SharedDecodingMemory(bytes_for_pixels(settings.limits.max_pixels))
+        alike = ImageReader(settings.limits, memory=memory, exif=settings.exif)
+        apart = PhotoDecoder(encoder=best.reader, images=alike)
+    return PhotoEncoder(
+        encoder=best.network.image.encoder,
+        images=images,
+        regions=ready,
+        on_read=on_read,
+        model=best.network,
+        callers=best.callers,
+        items_a_call=best.photos_a_call,
+        elsewhere=apart,
+    )

@@ -14,13 +14,13 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
+from math import ceil
 from typing import TypeVar
 
+from aladin_index.encode.decoding_processes import Decode, decoding
 from aladin_index.encode.item_encoders import ItemEncoder, StreamedItems
-from aladin_index.encode.source_items import ImageItem, Prepared, SourceItem
-from aladin_index.format.skipped import SkippedItem
+from aladin_index.encode.source_items import Prepared, SourceItem
 from aladin_index.settings import EncodeSettings
-from aladin_network.errors import ImageError, InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress
 
@@ -98,21 +98,25 @@ def encoded_batches(
     the time that the threads spend on each. Where the settings are strict, the first item of no use
     is an `InputError`.
     """
-    stream = _Stream(encoder, settings, seconds, progress)
-    pool = ThreadPoolExecutor(settings.readers + encoder.callers, thread_name_prefix="encoder")
-    most_ahead = max(BATCHES_AHEAD, encoder.callers)
-    try:
-        ahead: deque[list[Future[StreamedItems]]] = deque()
-        for batch in batches:
-            size = encoder.items_a_call or len(batch)
-            starts = range(0, len(batch), size)
-            ahead.append([pool.submit(stream.encode, batch[at : at + size]) for at in starts])
-            if len(ahead) > most_ahead:
+    threads = settings.readers + encoder.callers
+    # All threads have something to do, whatever they take at a time.
+    taken = threads * (encoder.items_a_call or 0)
+    most_ahead = max(BATCHES_AHEAD, encoder.callers, ceil(taken / settings.batch_size))
+    with decoding(encoder, settings.readers) as decode:
+        stream = _Stream(encoder, decode, settings, seconds, progress)
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
+        try:
+            ahead: deque[list[Future[StreamedItems]]] = deque()
+            for batch in batches:
+                size = encoder.items_a_call or len(batch)
+                starts = range(0, len(batch), size)
+                ahead.append([pool.submit(stream.encode, batch[at : at + size]) for at in starts])
+                if len(ahead) > most_ahead:
+                    yield stream.joined(ahead.popleft())
+            while ahead:
                 yield stream.joined(ahead.popleft())
-        while ahead:
-            yield stream.joined(ahead.popleft())
-    finally:
-        pool.shutdown(cancel_futures=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 class _Stream:
@@ -121,16 +125,19 @@ class _Stream:
     def __init__(
         self,
         encoder: ItemEncoder,
+        decode: Decode,
         settings: EncodeSettings,
         seconds: StageSeconds,
         progress: Progress,
     ) -> None:
-        self._encoder, self._settings = encoder, settings
+        self._encoder, self._decode, self._settings = encoder, decode, settings
         self._seconds, self._progress = seconds, progress
         self._threads, self._turns = StageSeconds(), threading.Semaphore(encoder.callers)
 
     def encode(self, items: Sequence[SourceItem]) -> StreamedItems:
-        found = [self._prepared(item) for item in items]
+        found, spent = self._decode(items)
+        for stage, seconds in spent.items():
+            self._threads.add(stage, seconds)
         usable = [each for each in found if isinstance(each, Prepared)]
         if not usable:
             return StreamedItems(list(items), found, None)
@@ -138,15 +145,6 @@ class _Stream:
             encoding = self._encoder.encode(usable)
         bare = [each._replace(value=None) if isinstance(each, Prepared) else each for each in found]
         return StreamedItems(list(items), bare, encoding)
-
-    def _prepared(self, item: SourceItem) -> Prepared | SkippedItem:
-        try:
-            with self._threads.measure("read"):
-                data = self._encoder.read(item)
-            with self._threads.measure("decode"):
-                return self._encoder.decode(item, data)
-        except InputError as error:
-            return SkippedItem(item.id, _reason(item, error))
 
     def joined(self, futures: Sequence[Future[StreamedItems]]) -> StreamedItems:
         """Wait for the items of a batch; where the settings are strict, all must be usable."""
@@ -165,11 +163,3 @@ class _Stream:
         if self._settings.strict and batch.skipped:
             raise batch.skipped[0].refused()
         return batch
-
-
-def _reason(item: SourceItem, error: InputError) -> str:
-    """Say why an item is skipped, by the name that its source gave it: paths are not shown."""
-    if not isinstance(error, ImageError):
-        return str(error)
-    shown = item.uri if isinstance(item, ImageItem) and item.uri != item.id else None
-    return error.reason if shown is None else f"{shown}: {error.reason}"

@@ -68,7 +68,7 @@ def test_many_callers_get_the_numbers_of_one(
 
     monkeypatch.setattr(onnx_runtime, "Graph", counted)
     model = load_graphs(exported_checkpoint).model
-    network, callers, photos_a_call = model.throughput()
+    network, callers, photos_a_call, _ = model.throughput()
     assert (callers, photos_a_call) == (2, 1)
     expected = [encode_photos(model, [photo]) for photo in random_photos(4)]
     with ThreadPoolExecutor(callers) as pool:
@@ -79,7 +79,7 @@ def test_many_callers_get_the_numbers_of_one(
     assert_near(encode_photos(again, random_photos(1)), expected[0], TOLERANCE)
     assert len(opened) == 2  # for one thread and for two
     by_torch = load_checkpoint(exported_checkpoint).model
-    assert by_torch.throughput() == (by_torch, 1, PHOTOS_AT_A_TIME)
+    assert by_torch.throughput() == (by_torch, 1, PHOTOS_AT_A_TIME, None)
 
 
 def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -> None:

@@ -71,7 +71,8 @@ def test_encodings_of_a_gpu_equal_those_of_the_cpu(
         prepared = [encoder.decode(item, encoder.read(item)) for item in items]
         expected = encoder.encode(prepared)
         found = item_encoder(target, on_card, EncodeSettings()).encode(prepared)  # type: ignore[arg-type]
-        np.testing.assert_allclose(found.embedding, expected.embedding, atol=1e-3)
+        digits = 1e-2 if target == "images" else 1e-3  # photos in half precision
+        np.testing.assert_allclose(found.embedding, expected.embedding, atol=digits)
         np.testing.assert_array_equal(found.mask, expected.mask)
         real = expected.mask  # what fills up a batch is computed otherwise on a card, and not used
-        np.testing.assert_allclose(found.tokens[real], expected.tokens[real], atol=1e-3)
+        np.testing.assert_allclose(found.tokens[real], expected.tokens[real], atol=digits)

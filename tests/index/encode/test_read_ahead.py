@@ -21,7 +21,7 @@ class Numbers:
     """Encodes a number as itself, with as many tokens as its last digit; refuses multiples of 5."""
 
     def __init__(self, callers: int = 1, items_a_call: int | None = 2) -> None:
-        self.callers, self.items_a_call = callers, items_a_call
+        self.callers, self.items_a_call, self.elsewhere = callers, items_a_call, None
         self.decoded: list[int] = []
         self.calls: list[list[int]] = []
         self.at_once, self.most_at_once = 0, 0

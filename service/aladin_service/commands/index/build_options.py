@@ -51,7 +51,8 @@ ReadersOption = Annotated[
     typer.Option(
         "--readers",
         min=1,
-        help="Threads that read and decode photos; with --ray, per worker. [default: one per core]",
+        help="Threads, or for a card processes, that read and decode photos; with --ray, per"
+        " worker. [default: one per core]",
     ),
 ]
 BuildDeviceOption = Annotated[
