@@ -10,11 +10,14 @@ torch           torch alone: every vector in half and in single precision
 exhaustive      all photos scored by both stages, beside a bare product of their tokens
 ten_million     both stages with ten times the photos
 stages_N        both stages of the product with N photos, on the processor and on the card
+encoding        photos into an index, beside decoding and the network alone
+http_NAME       the service under load, with text encoders of two sizes
 
-See `benchmarks.search.gpu` and `benchmarks.search.card_stages` for the figures. Each step runs in
-a process of its own: one that fails, crashes or overruns its share of the time is recorded with the
-reason, and the next one runs. Without a card, all that needs one is recorded as skipped; `--quick`
-measures a few photos then, on the processor.
+See `benchmarks.search.gpu`, `benchmarks.search.card_stages`, `benchmarks.index.card_encoding` and
+`benchmarks.service.card_http` for the figures. Each step runs in a process of its own: one that
+fails, crashes or overruns its share of the time is recorded with the reason, and the next one runs.
+Without a card, all that needs one is recorded as skipped; `--quick` measures a few photos then, on
+the processor. `--only` divides the steps among several runs, each with a file of its own.
 
 On a machine without a connection, bring: this tree with the compiled kernel
 (index/aladin_index/kernel/_maxsim.so), the packages that the tests import, and FAISS for cards
@@ -45,6 +48,7 @@ from benchmarks.lib.steps import Report, Setup, SkippedError, Step, run_steps
 _ROOT = Path(__file__).resolve().parents[1]
 _SIZES = (10_000, 100_000, 1_000_000)
 _QUICK_SIZE = 1000
+_BERT = Step("http_bert-base", "benchmarks.service.card_http:bert_base", 70, 100_000)
 _STAGES_SHARE = {10_000: 30.0, 100_000: 60.0, 1_000_000: 170.0, _QUICK_SIZE: 30.0}
 _STAGES = "benchmarks.search.card_stages"
 # What is told of a test that fails, and of pytest's output.
@@ -86,6 +90,9 @@ def steps(*, is_quick: bool) -> list[Step]:
             Step(f"stages_{items}", f"{_STAGES}:two_stages", _STAGES_SHARE[items], items)
             for items in sizes
         ),
+        Step("encoding", "benchmarks.index.card_encoding:encoding", 90, 24 if is_quick else 6000),
+        Step("http_minilm", "benchmarks.service.card_http:minilm", 60, 100_000),
+        *([] if is_quick else [_BERT]),
     ]
 
 

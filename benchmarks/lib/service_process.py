@@ -49,7 +49,9 @@ class ServiceProcess:
             log: File for the log of the service, or None for a temporary file.
         """
         self._command = [
-            str(Path(sys.executable).with_name("aladin")),
+            sys.executable,
+            "-m",
+            "aladin_service",
             "serve",
             str(index),
             "--host",

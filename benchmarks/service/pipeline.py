@@ -24,6 +24,7 @@ import numpy as np
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import AladinError
 from aladin_network.graphs.threads import set_compute_threads
+from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.search.job import Answered, Query, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
@@ -35,10 +36,16 @@ _WARM_UP_S = 0.5
 _PARTS = ("decode", "encode", "retrieve", "rerank")
 
 
-def open_worker(index: Path, settings: ServiceSettings) -> Worker:
+def open_worker(
+    index: Path,
+    settings: ServiceSettings,
+    device: DeviceName = "cpu",
+    first_stage: FirstStageName = "faiss",
+) -> Worker:
     """Open a worker that uses one thread for each call, as in the service."""
     set_compute_threads(1)
-    worker = WorkerPlan(index=index, settings=settings).make()
+    plan = WorkerPlan(index=index, settings=settings, device=device, first_stage=first_stage)
+    worker = plan.make()
     worker.live.open()
     return worker
 
@@ -76,6 +83,8 @@ class PipelineRun:
         threads: Number of threads of each process; each handles a batch of its own at a time.
         batches: Batch sizes, measured one after the other.
         seconds: Seconds for each batch size.
+        device: Device of the network and the search.
+        first_stage: First stage on that device.
     """
 
     index: Path
@@ -85,6 +94,8 @@ class PipelineRun:
     threads: int
     batches: Sequence[int]
     seconds: float
+    device: DeviceName = "cpu"
+    first_stage: FirstStageName = "faiss"
 
 
 def measure_pipeline(run: PipelineRun) -> dict[int, float]:
@@ -106,7 +117,7 @@ def measure_pipeline(run: PipelineRun) -> dict[int, float]:
 
 
 def _call(run: PipelineRun, barrier: Barrier, sender: Connection) -> None:
-    worker = open_worker(run.index, run.settings)
+    worker = open_worker(run.index, run.settings, run.device, run.first_stage)
     rates: dict[int, float] = {}
     try:
         for size in run.batches:

@@ -38,6 +38,8 @@ def test_the_tiny_form_measures_every_step_on_the_processor(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("benchmarks.lib.steps._run", in_this_process)
     monkeypatch.setattr("benchmarks.card.run_tests", collect)
+    # It starts a service, for half a minute: see `service/test_quick_forms.py`.
+    monkeypatch.setattr("benchmarks.service.card_http.minilm", lambda setup, report: None)  # noqa: ARG005
     out = tmp_path / "card.json"
     with one_thread():
         assert main(["--out", str(out), "--quick"]) == 0
@@ -45,7 +47,7 @@ def test_the_tiny_form_measures_every_step_on_the_processor(
     steps = json.loads(out.read_text(encoding="utf-8"))["steps"]
     statuses = {name: step["status"] for name, step in steps.items()}
     done = ["environment", "photos", "faiss", "torch", "exhaustive", "ten_million", "stages_1000"]
-    measured = dict.fromkeys(done, "done")
+    measured = dict.fromkeys([*done, "encoding", "http_minilm"], "done")
     assert statuses == measured | {"tests": "skipped"}
     assert steps["environment"]["figures"]["card"] is None
     assert "no CUDA device" in steps["tests"]["reason"]
@@ -70,6 +72,12 @@ def test_the_tiny_form_measures_every_step_on_the_processor(
     for regions in (17, 49):
         for form in ("float16", "int8", "4bit"):
             assert scans[f"{regions} regions, {form}"]["scan of 16"]["queries_per_s"] > 0
+    encoding = steps["encoding"]["figures"]
+    assert list(encoding["decoding"]) == ["threads", "processes"]
+    network = encoding["network"]["half, 2 photos, 1 callers"]
+    build = encoding["build"]["photos_per_s"]
+    limit = min(encoding["decoding"]["processes"], network)
+    assert encoding["ratio"] == pytest.approx(build / limit)
 
 
 def tells_and_ends(setup: Setup, report: Report) -> None:

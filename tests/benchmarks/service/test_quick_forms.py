@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks.engines.engine_kills import kill_engine_and_replicas
 from benchmarks.lib.served_index import QUICK_SIZE, make_served_index
+from benchmarks.lib.steps import Setup
+from benchmarks.service.card_http import minilm
 from benchmarks.service.chromium import NO_CHROMIUM
 from benchmarks.service.faults import kill_workers
 from benchmarks.service.full_disk import fill_and_add
@@ -49,6 +51,22 @@ def test_load_is_compared_with_the_pipeline_without_http(index: Path) -> None:
     ratio = figures["service_per_s"] / figures["pipeline_per_s"]
     assert figures["saturation_ratio"] == pytest.approx(ratio)
     assert figures["accepted"] > 0 and figures["other_failures"] == 0
+
+
+@pytest.mark.slow
+def test_a_service_for_a_card_is_compared_with_its_pipeline(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("benchmarks.service.card_http.make_served_index", lambda *_: index)
+    figures: dict[str, Any] = {}
+    minilm(Setup(tmp_path, 10, is_quick=True, items=1000), figures.__setitem__)
+    on_processor = figures["faiss"]
+    assert list(figures) == ["faiss"] and list(on_processor["pipeline"]) == [16, 64]
+    service = on_processor["service"][1]
+    assert 0 < service["p50_ms"] <= service["p99_ms"] and service["queries_per_s"] > 0
+    best = service["queries_per_s"] / max(on_processor["pipeline"].values())
+    assert on_processor["ratio"] == pytest.approx(best)
 
 
 @pytest.mark.slow
