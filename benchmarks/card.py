@@ -1,6 +1,6 @@
 """Measures searches on a graphics card, and writes the figures after every step.
 
-    python -m benchmarks.card --out FILE.json [--seconds 480] [--quick]
+    python -m benchmarks.card --out FILE.json [--seconds 570] [--only STEP ...] [--quick]
 
 environment     card, driver, torch, FAISS and its CUDA libraries, processor
 tests           the tests marked `gpu`
@@ -20,12 +20,13 @@ Without a card, all that needs one is recorded as skipped; `--quick` measures a 
 the processor. `--only` divides the steps among several runs, each with a file of its own.
 
 On a machine without a connection, bring: this tree with the compiled kernel
-(index/aladin_index/kernel/_maxsim.so), the packages that the tests import, and FAISS for cards
-(`pip download --no-deps faiss-gpu`), which needs CUDA 12 libraries. Where there is only CUDA 13,
-as PyTorch brings it, unpack the wheel, delete its faiss/_gpu_build.py, which loads CUDA 12 by name,
-and put a folder into LD_LIBRARY_PATH with libcudart.so.12 (package nvidia-cuda-runtime-cu12), an
-empty library named libcublasLt.so.12, and a library named libcublas.so.12 that forwards to
-libcublas.so.13 the functions that `nm -D --undefined-only libfaiss.so | grep cublas` lists.
+(index/aladin_index/kernel/_maxsim.so), with its folders aladin, index, training and service in
+PYTHONPATH, the packages that the tests and the service import, and FAISS for cards (`pip download
+--no-deps faiss-gpu`), which needs CUDA 12 libraries. Where there is only CUDA 13, as PyTorch brings
+it, unpack the wheel, delete its faiss/_gpu_build.py, which loads CUDA 12 by name, and put a folder
+into LD_LIBRARY_PATH with libcudart.so.12 (package nvidia-cuda-runtime-cu12), an empty library named
+libcublasLt.so.12, and a library named libcublas.so.12 that forwards to libcublas.so.13 the
+functions that `nm -D --undefined-only libfaiss.so | grep cublas` lists.
 """
 
 from __future__ import annotations
@@ -61,12 +62,18 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the figures")
-    parser.add_argument("--seconds", type=float, default=480, help="time for all steps")
+    parser.add_argument("--seconds", type=float, default=570, help="time for all steps")
     parser.add_argument("--quick", action="store_true", help="a few photos, also without a card")
+    parser.add_argument("--only", nargs="+", metavar="STEP", help="these; `faiss` needs `photos`")
     options = parser.parse_args(arguments)
+    planned = steps(is_quick=options.quick)
+    wanted = set(options.only or [step.name for step in planned])
+    if unknown := wanted - {step.name for step in planned}:
+        known = ", ".join(step.name for step in planned)
+        parser.error(f"--only: expected some of {known}, got {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory() as folder:
         content = run_steps(
-            steps(is_quick=options.quick),
+            [step for step in planned if step.name in wanted],
             options.out,
             Path(folder),
             options.seconds,

@@ -24,7 +24,7 @@ import numpy as np
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import AladinError
 from aladin_network.graphs.threads import set_compute_threads
-from aladin_network.types import DeviceName, FirstStageName
+from aladin_network.types import DeviceName
 from aladin_service.search.job import Answered, Query, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
@@ -36,16 +36,10 @@ _WARM_UP_S = 0.5
 _PARTS = ("decode", "encode", "retrieve", "rerank")
 
 
-def open_worker(
-    index: Path,
-    settings: ServiceSettings,
-    device: DeviceName = "cpu",
-    first_stage: FirstStageName = "faiss",
-) -> Worker:
+def open_worker(index: Path, settings: ServiceSettings, device: DeviceName = "cpu") -> Worker:
     """Open a worker that uses one thread for each call, as in the service."""
     set_compute_threads(1)
-    plan = WorkerPlan(index=index, settings=settings, device=device, first_stage=first_stage)
-    worker = plan.make()
+    worker = WorkerPlan(index=index, settings=settings, device=device).make()
     worker.live.open()
     return worker
 
@@ -84,7 +78,6 @@ class PipelineRun:
         batches: Batch sizes, measured one after the other.
         seconds: Seconds for each batch size.
         device: Device of the network and the search.
-        first_stage: First stage on that device.
     """
 
     index: Path
@@ -95,7 +88,6 @@ class PipelineRun:
     batches: Sequence[int]
     seconds: float
     device: DeviceName = "cpu"
-    first_stage: FirstStageName = "faiss"
 
 
 def measure_pipeline(run: PipelineRun) -> dict[int, float]:
@@ -117,7 +109,7 @@ def measure_pipeline(run: PipelineRun) -> dict[int, float]:
 
 
 def _call(run: PipelineRun, barrier: Barrier, sender: Connection) -> None:
-    worker = open_worker(run.index, run.settings, run.device, run.first_stage)
+    worker = open_worker(run.index, run.settings, run.device)
     rates: dict[int, float] = {}
     try:
         for size in run.batches:

@@ -80,6 +80,18 @@ def test_the_tiny_form_measures_every_step_on_the_processor(
     assert encoding["ratio"] == pytest.approx(build / limit)
 
 
+def test_steps_are_chosen_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.lib.steps._run", in_this_process)
+    out = tmp_path / "card.json"
+    assert main(["--out", str(out), "--quick", "--only", "photos", "environment"]) == 0
+    assert list(json.loads(out.read_text(encoding="utf-8"))["steps"]) == ["environment", "photos"]
+    with pytest.raises(SystemExit):
+        main(["--out", str(out), "--quick", "--only", "foto"])
+    assert "expected some of environment, tests, photos" in capsys.readouterr().err
+
+
 def tells_and_ends(setup: Setup, report: Report) -> None:
     report("items", setup.items)
 
