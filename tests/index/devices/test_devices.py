@@ -14,7 +14,7 @@ import torch
 
 from aladin_index.ann.exact_search import exact_search
 from aladin_index.devices import card as card_module
-from aladin_index.devices import card_tokens, card_vectors, search_device
+from aladin_index.devices import card_scan, card_tokens, card_vectors, search_device
 from aladin_index.devices.card import Card
 from aladin_index.devices.card_scan import CardScan
 from aladin_index.devices.card_tokens import CardTokens
@@ -25,7 +25,7 @@ from aladin_index.items.selection import Selection
 from aladin_index.search.collection import ExhaustiveQuery, FirstStageQuery
 from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.scan import ScanQuery
-from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_candidates
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import ConfigError
@@ -301,12 +301,26 @@ def test_scores_are_those_of_loops_and_of_the_processor(
     assert engine.align_all([], "text", []) == []
 
 
+def test_a_codebook_may_have_as_many_centroids_as_two_bytes_tell_apart() -> None:
+    codec = TokenCodec("4bit", 8, unit_vectors(40_000, 8))
+    packed = PackedTokens(
+        np.zeros((3, 4), dtype=np.uint8),
+        np.full(3, 1e-6, dtype=np.float32),
+        np.array([39_999, 5, 32_768], dtype=np.uint16),
+    )
+    tokens, query = TokenStore.from_arrays(codec, packed, [1, 1, 1]), unit_vectors(2, 8, seed=1)
+    [found] = CardTokens(FakeCard(), tokens).align_all([query], "text", [np.arange(3)])
+    expected = (codec.centroids[[39_999, 5, 32_768]] @ query.T).sum(axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
 @pytest.mark.parametrize("lengths", ["even", "uneven"])
 @pytest.mark.parametrize("block_bytes", [2**28, 2**15])
 def test_an_exhaustive_search_finds_the_best_of_all_items_by_either_score(
     block_bytes: int, lengths: str, make_collection: MakeCollection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(card_tokens, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(card_scan, "with_margin", lambda count: count)
     sizes = [4] * 500 if lengths == "even" else RANDOM.integers(0, 5, 500).tolist()
     items = np.split(unit_vectors(sum(sizes), 24, seed=3), np.cumsum(sizes)[:-1])
     vectors = unit_vectors(500)  # the last value is a bias of the alignment, too

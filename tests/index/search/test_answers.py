@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from aladin_index.items.filters import parse_filter
+from aladin_index.search.collection import ExhaustiveQuery, FirstStageQuery, SecondStageQuery
+from aladin_index.search.file_collection import FileCollection
 from aladin_index.search.options import AskedSearch, SearchOptions
 from aladin_index.search.query import Query
 from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import InputError
+from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Target
 from tests.index.search.conftest import Known
 from tests.index.search.reference import Expected
@@ -107,3 +113,26 @@ def test_random_searches_are_answered_as_by_the_reference(known: Known, seed: in
                 assert isinstance(each, SearchAnswer), each
                 assert_typed(each)
                 assert_as_expected(each, expected, asked.options)
+
+
+def test_all_items_are_those_that_the_processor_finds_but_for_those_left_out(known: Known) -> None:
+    """A GPU returns fewer of them; their number and the ranks by cosine are the same."""
+    index, filters = known.searcher.index, (None, parse_filter({"n": {"lt": 45}}))
+    own = index.collection("images").items.by_ids(["p2", "p5", "p50"])
+    rows = [item.row for item in own if item is not None]
+    term = known.searcher.stored_query("t1")
+    stage = SecondStageQuery(term.encoding.item_tokens(0), "text")
+    first = FirstStageQuery(term.encoding.embedding[0], 5, 5, stage)
+    asked = ExhaustiveQuery(first, DirectionFusion(weight=0.5), 0.5, rows)
+    for filter in filters:
+        collection = index.collection("images", filter)
+        assert isinstance(collection, FileCollection)
+        plain = replace(collection, base=replace(collection.base, scan=None))
+        [found], [expected] = collection.everything([asked]), plain.everything([asked])
+        assert found.candidates == expected.candidates == len(expected.rows)
+        places = np.searchsorted(expected.rows, found.rows)
+        np.testing.assert_array_equal(expected.rows[places], found.rows)
+        np.testing.assert_allclose(found.match, expected.match[places], atol=1e-6)
+        if found.nearer is not None:
+            counts = [(expected.match > match).sum() for match in expected.match[places]]
+            np.testing.assert_array_equal(found.nearer(np.arange(len(found.rows))), counts)
