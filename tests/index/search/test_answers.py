@@ -136,3 +136,18 @@ def test_all_items_are_those_that_the_processor_finds_but_for_those_left_out(kno
         if found.nearer is not None:
             counts = [(expected.match > match).sum() for match in expected.match[places]]
             np.testing.assert_array_equal(found.nearer(np.arange(len(found.rows))), counts)
+
+
+def test_a_gpu_takes_all_items_of_a_plain_query_however_many(
+    known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aladin_index.search.plan.MAX_ITEMS", 10)
+    options, term = SearchOptions(candidates="exhaustive"), known.searcher.stored_query("t1")
+    several = (term._replace(role="all"), term._replace(role="all"))
+    for query in ((term,), several):
+        [answer] = known.searcher.search_all([AskedSearch(query, "images", options)])
+        collection = known.searcher.index.collection("images")
+        if collection.scans_all and len(query) == 1:
+            assert isinstance(answer, SearchAnswer) and answer.candidates == collection.count
+        else:
+            assert isinstance(answer, InputError) and "at most 10 items" in str(answer)
