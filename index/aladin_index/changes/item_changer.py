@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -235,14 +236,15 @@ def add_items(
     counts, seconds, cut = AddCounts(), StageSeconds(), list[Mapping[str, Any]]()
     encoder = item_encoder(target, model, settings, regions)
     ahead = _new_batches(writer, target, items, settings, counts, progress)
-    for batch in encoded_batches(encoder, ahead, settings, seconds, progress):
-        counts.skipped += batch.skipped
-        new = batch.stored()
-        if new is not None:
-            with seconds.measure("write"):
-                report = writer.add(target, new, settings.on_duplicate)
-            counts.outcomes.update({each: len(ids) for each, ids in report.ids.items()})
-            cut += [each.metadata for _, each in batch.usable if CUT in each.metadata]
+    with closing(encoded_batches(encoder, ahead, settings, seconds, progress)) as batches:
+        for batch in batches:
+            counts.skipped += batch.skipped
+            new = batch.stored()
+            if new is not None:
+                with seconds.measure("write"):
+                    report = writer.add(target, new, settings.on_duplicate)
+                counts.outcomes.update({each: len(ids) for each, ids in report.ids.items()})
+                cut += [each.metadata for _, each in batch.usable if CUT in each.metadata]
     warn_of_cut(cut)
     return counts
 

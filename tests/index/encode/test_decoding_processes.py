@@ -156,6 +156,35 @@ def test_a_killed_process_is_an_error_and_the_build_resumes(
     assert report.counts == {"images": len(many)}
 
 
+def test_seconds_are_those_of_all_items_those_of_no_use_too(images: list[ImageItem]) -> None:
+    class Slow:
+        def read(self, item: ImageItem) -> None:
+            time.sleep(0.01)
+            if item is images[0]:
+                raise InputError("unreadable")
+
+        def decode(self, item: ImageItem, data: None) -> Prepared:  # noqa: ARG002
+            time.sleep(0.02)
+            raise InputError("of no use")
+
+    found, seconds = decode_items(Slow(), images[:5])
+    assert [each.reason for each in found if isinstance(each, SkippedItem)] == [
+        "unreadable",
+        *["of no use"] * 4,
+    ]
+    assert seconds["read"] >= 0.05 and seconds["decode"] >= 0.08
+
+
+def test_a_process_that_is_gone_is_an_error(model: Network, images: list[ImageItem]) -> None:
+    with decoding(encoder_of(model), 1) as decode:
+        decode(images[:1])
+        (only,) = multiprocessing.active_children()
+        only.kill()
+        only.join()
+        with pytest.raises(DecodingProcessError, match="a process that decodes photos ended"):
+            decode(images[:1])
+
+
 _ENDLESS = """
 import sys, time
 from aladin_index.encode.decoding_processes import decoding

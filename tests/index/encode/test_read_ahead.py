@@ -130,6 +130,19 @@ def test_as_many_threads_encode_as_the_network_allows() -> None:
     assert [item.number for batch in batches for item, _ in batch.usable] == rows
 
 
+def test_every_thread_has_photos_to_decode_however_small_the_batches() -> None:
+    together = threading.Barrier(7, timeout=5)
+
+    class Together(Numbers):
+        def decode(self, item: Any, data: str) -> Prepared:
+            together.wait()  # breaks unless six others come
+            return super().decode(item, data)
+
+    encoder = Together(callers=1, items_a_call=4)
+    batches = encoded(encoder, numbered(range(1, 57), 2), readers=6, batch_size=2)
+    assert sum(len(batch.sources) for batch in batches) == 56
+
+
 def test_at_most_so_many_batches_are_ahead() -> None:
     """2,000 items are taken from their source as the files are written, not before."""
     encoder, taken = Numbers(), [0]
