@@ -1,6 +1,7 @@
 """FAISS as its wheel for GPUs has it, for building: what is on a card computes on the processor."""
 
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 from aladin_index.ann import faiss
@@ -32,14 +33,11 @@ class FakeGpuFaiss:
     def get_num_gpus(self) -> int:
         return self._cards
 
-    def GpuIndexFlatIP(self, resources: object, dim: int, options: object) -> Any:  # noqa: N802
-        return self._made(resources, options, faiss.IndexFlatIP(dim))
-
-    def GpuIndexFlatL2(self, resources: object, dim: int, options: object) -> Any:  # noqa: N802
-        return self._made(resources, options, faiss.IndexFlatL2(dim))
-
-    def _made(self, resources: object, options: object, index: Any) -> Any:
+    def _flat(self, metric: int, resources: object, dim: int, options: object) -> Any:
         assert isinstance(resources, self.StandardGpuResources)
         assert isinstance(options, self.GpuIndexFlatConfig)
-        self.on_card.append(self._disguise(index))
+        self.on_card.append(self._disguise(faiss.IndexFlat(dim, metric)))
         return self.on_card[-1]
+
+    GpuIndexFlatIP = partialmethod(_flat, faiss.METRIC_INNER_PRODUCT)
+    GpuIndexFlatL2 = partialmethod(_flat, faiss.METRIC_L2)

@@ -36,31 +36,26 @@ def test_agents_without_their_package_are_told_the_extra(
 
 
 @pytest.mark.parametrize(
-    ("device", "of_faiss", "of_torch", "is_told"),
-    [
-        ("auto", True, False, True),
-        ("auto", True, True, False),
-        ("auto", False, False, False),  # the FAISS of a machine without a card
-        ("cpu", True, False, False),
-    ],
+    ("device", "of_faiss", "of_torch"),
+    [("auto", 1, 0), ("auto", 1, 1), ("auto", 0, 0), ("cpu", 1, 0)],
 )
 def test_a_service_whose_faiss_is_for_gpus_says_at_once_that_there_is_none(
     index_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     device: str,
-    of_faiss: bool,
-    of_torch: bool,
-    is_told: bool,
+    of_faiss: int,
+    of_torch: int,
 ) -> None:
     told: list[list[str]] = []
-    monkeypatch.setattr("aladin_index.devices.faiss_card.supports_cards", lambda: of_faiss)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: of_torch)
+    monkeypatch.setattr("aladin_index.devices.faiss_card.supports_cards", lambda: bool(of_faiss))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: bool(of_torch))
     # Before anything is opened or waited for.
     monkeypatch.setattr(
         "aladin_service.http.server.serve_index", lambda *_, **__: told.append(caplog.messages)
     )
     aladin("serve", index_folder, "--port", "0", "--wait", "--device", device)
     ((*messages,),) = told
-    assert len(messages) == is_told
-    assert not is_told or messages[0].startswith("searching on the CPU: FAISS for GPUs is")
+    is_told = (device, of_faiss, of_torch) == ("auto", 1, 0)
+    told_of = "searching on the CPU: FAISS for GPUs is"
+    assert [each.startswith(told_of) for each in messages] == [True] * is_told
