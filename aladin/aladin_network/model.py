@@ -226,8 +226,8 @@ class AladinModel(nn.Module):
         sent, is_half = sent_to(batch, device), device.type in HALF_ON
         with torch.autocast(device.type, torch.float16) if is_half else nullcontext():
             found = self.encode_images(sent).arrays()
-        is_in_range = bool(np.isfinite(found.embedding).all() and np.isfinite(found.tokens).all())
-        if is_half and not is_in_range:
+        real = found.embedding, found.tokens[found.mask]
+        if is_half and not all(np.isfinite(each).all() for each in real):
             return self.encode_images(sent).arrays()
         return found
 
