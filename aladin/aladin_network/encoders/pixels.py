@@ -100,7 +100,9 @@ def preprocess_photo(
     """Resize and crop an RGB photo; its pixels are a quarter of what they are once normalised."""
     if isinstance(photo, RegionSet):
         raise InputError(_NO_REGIONS)
-    return _channels(_resize_and_crop(photo, config))
+    # One channel after the other: three values a pixel are too short a loop for the processor's
+    # vectors, and take several times as long to normalise.
+    return np.ascontiguousarray(np.asarray(_resize_and_crop(photo, config)).transpose(2, 0, 1))
 
 
 def preprocess_patches(
@@ -113,7 +115,8 @@ def preprocess_patches(
     size = (columns * patch_px, rows * patch_px)
     if photo.size != size:
         photo = photo.resize(size, Image.Resampling[config.resample.upper()])
-    values = normalised(_channels(photo), config).reshape(3, rows, patch_px, columns, patch_px)
+    values = normalised(np.asarray(photo).transpose(2, 0, 1), config)
+    values = values.reshape(3, rows, patch_px, columns, patch_px)
     patches = values.transpose(1, 3, 2, 4, 0).reshape(rows * columns, -1)
     return PatchArray(np.ascontiguousarray(patches), (rows, columns))
 
@@ -151,17 +154,11 @@ def normalised(
     pixels: UInt8[np.ndarray, "*photos 3 height width"], config: ImagePreprocessing
 ) -> Float[np.ndarray, "*photos 3 height width"]:
     """Return the numbers that the network's own processor makes of pixels."""
-    values = pixels.astype(np.float32)
+    values = pixels.astype(np.float32, order="C")
     values /= 255
     values -= np.array(config.mean, dtype=np.float32)[:, None, None]
     values /= np.array(config.std, dtype=np.float32)[:, None, None]
     return values
-
-
-def _channels(photo: Image.Image) -> npt.NDArray[np.uint8]:
-    # One channel after the other: three values a pixel are too short a loop for the processor's
-    # vectors, and take several times as long to normalise.
-    return np.ascontiguousarray(np.asarray(photo).transpose(2, 0, 1))
 
 
 def _resize_and_crop(photo: Image.Image, config: ImagePreprocessing) -> Image.Image:
