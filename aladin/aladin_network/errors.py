@@ -248,9 +248,9 @@ class DecodingProcessError(AladinError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a process that decodes photos ended, maybe for lack of memory: begin again with"
-            " --resume, and fewer --readers; a script of your own needs `if __name__ == "
-            "'__main__':` around what it does"
+            "a process that decodes photos ended, maybe for lack of memory: run `aladin index "
+            "build` again with --resume and fewer --readers; a script of your own needs "
+            "`if __name__ == '__main__':` around what it does"
         )
 
 
