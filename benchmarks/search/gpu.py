@@ -130,7 +130,7 @@ def faiss_alone(setup: Setup, report: Report) -> None:
         def find(queries: NDArray[np.float32], copy: Any = copy) -> NDArray[np.int64]:
             if faiss_card is None:
                 return index.search(queries, _NEAREST)[1]
-            return faiss_card.search_lists(copy, flat.tensor(queries), _NEAREST)
+            return faiss_card.search_lists(copy, queries, _NEAREST)
 
         figures["card_bytes"] = card_bytes() - before
         seconds = setup.measuring_s / 2 / len(_LISTS_SEARCHED)

@@ -13,7 +13,7 @@ from torch import Tensor
 from aladin_index.ann.first_stage_build import CARD_FLAT_UP_TO
 from aladin_index.devices.faiss_card import FaissCard, has_card_form
 from aladin_index.search.file_collection import StoredCollection
-from aladin_index.tokens.quantisation import code_bytes
+from aladin_index.tokens.codec import CODED, TokenCodec
 from aladin_network.errors import ConfigError
 from aladin_network.types import Target, TokenDtype
 
@@ -122,11 +122,11 @@ def _vector_bytes(collection: StoredCollection, card: Card) -> int:
 
 
 def _token_bytes(collection: StoredCollection, form: TokenDtype | None = None) -> int:
-    entry = collection.entry
-    dim = entry.token_dim
-    of_token = {"float16": 2 * dim, "int8": dim + 4, "4bit": code_bytes(dim) + 6}
-    size = of_token[form or entry.token_dtype]
-    return size * entry.token_count + _ROW_BYTES * (entry.count + 1)
+    entry, codec = collection.entry, collection.tokens.codec
+    if form is not None:
+        codebook = np.zeros((1, codec.dim), dtype=np.float32) if form == CODED else None
+        codec = TokenCodec(form, codec.dim, codebook)
+    return codec.token_bytes * entry.token_count + _ROW_BYTES * (entry.count + 1)
 
 
 def _shown(size: int) -> str:

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from aladin_index.devices.card import BLOCK_BYTES, Card
-from aladin_index.tokens.maxsim import token_similarities
 from aladin_index.tokens.quantisation import LEVELS
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality
@@ -38,14 +37,14 @@ class AskedTokens(NamedTuple):
 
 
 class CardTokens:
-    """Scores items by late interaction, see `aladin_index.tokens.maxsim.SecondStage`; thread-safe.
+    """Scores items by late interaction; thread-safe.
 
     Similarities are products in the device's number format, and their sums are in float32.
     """
 
     def __init__(self, card: Card, tokens: TokenStore) -> None:
         """Copy the tokens to the device."""
-        self._card, self._store = card, tokens
+        self._card, self._dim = card, tokens.codec.dim
         values, scales, ids = tokens.stored
         self._values = card.copy(values)
         self._scales = None if scales is None else card.copy(scales, card.dtype)
@@ -70,7 +69,7 @@ class CardTokens:
 
     def items_at_a_time(self, tokens_asked: int) -> int:
         """Return how many items to score at a time with so many query tokens, all counted."""
-        values = self._longest * (_COPIES * self._store.codec.dim + tokens_asked)
+        values = self._longest * (_COPIES * self._dim + tokens_asked)
         return max(1, BLOCK_BYTES // (values * self._card.dtype.itemsize))
 
     @torch.inference_mode()
@@ -87,14 +86,14 @@ class CardTokens:
         asked = self.asked(queries, modality)
         most = self.items_at_a_time(asked.mask.shape[1])
         # Parts of one query's items, each as long as a block at most.
-        left = [
+        parts = [
             (query, slice(start, start + most))
             for query, of_query in enumerate(rows)
             for start in range(0, len(of_query), most)
         ]
-        while left:
-            longest = max(len(rows[query][part]) for query, part in left)
-            together, left = left[: most // longest], left[most // longest :]
+        longest = max((len(rows[query][part]) for query, part in parts), default=1)
+        for start in range(0, len(parts), most // longest):
+            together = parts[start : start + most // longest]
             places = self._card.tensor(np.array([query for query, _ in together]))
             padded, _ = self._card.padded([rows[query][part] for query, part in together])
             each = AskedTokens(asked.values[places], asked.mask[places], modality)
@@ -115,15 +114,6 @@ class CardTokens:
         flat = tokens.flatten(0, 1) @ asked.values.flatten(0, 1).T
         similarity = flat.reshape(*tokens.shape[:2], *asked.mask.shape).permute(2, 0, 1, 3)
         return _late_interaction(similarity, asked, None if real is None else real.unsqueeze(0))
-
-    def similarities(
-        self,
-        query: Float[np.ndarray, "query_tokens dim"],
-        modality: Modality,
-        rows: NDArray[np.int64],
-    ) -> list[NDArray[np.float32]]:
-        """Compare tokens on the processor: they are the evidence of a few hits."""
-        return token_similarities(query, modality, self._store, rows)
 
     def _align(
         self, asked: AskedTokens, rows: Int64[Tensor, "queries items"]
@@ -154,7 +144,7 @@ class CardTokens:
             return values.to(self._card.dtype) * scales
         residuals = embedding(values.int(), self._pairs).flatten(-2)
         centroids = embedding(self._ids[places].int() & 0xFFFF, self._centroids)
-        return residuals[..., : self._store.codec.dim] * scales + centroids
+        return residuals[..., : self._dim] * scales + centroids
 
 
 def _late_interaction(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,8 +23,8 @@ from aladin_index.devices.card import BLOCK_BYTES, Card
 from aladin_index.devices.faiss_card import MOST_ON_CARD, FaissCard, has_card_form
 from aladin_index.items.selection import Selection
 
-# Finds rows by FAISS: for queries (queries, width) on the device, so many each.
-FindRows = Callable[[Tensor, int], NDArray[np.int64]]
+# Finds rows by FAISS: for queries (queries, width), so many each.
+FindRows = Callable[[NDArray[np.float32], int], NDArray[np.int64]]
 
 
 def with_margin(count: int) -> int:
@@ -48,7 +49,7 @@ class CardVectors:
         self.values: Float[Tensor, "items width"] = card.copy(embeddings, card.dtype)
         self._by_faiss: FindRows | None = None
         if card.faiss is not None:
-            self._by_faiss = _faiss_search(card.faiss, ann, self.values)
+            self._by_faiss = _faiss_search(card, card.faiss, ann, self.values)
 
     def search(
         self, queries: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -57,12 +58,12 @@ class CardVectors:
 
         Fewer are found if fewer are allowed. Raises `RuntimeError` if the device has failed.
         """
-        asked = self._card.tensor(queries, self._card.dtype)
         wanted = max(math.ceil(count * self._ann.oversample), with_margin(count))
         if self._by_faiss is not None and allowed is None and wanted <= MOST_ON_CARD:
-            rows = self._by_faiss(asked, min(wanted, len(self.values)))
+            rows = self._by_faiss(queries, min(wanted, len(self.values)))
         else:
             mask = None if allowed is None else self._card.tensor(allowed.mask)
+            asked = self._card.tensor(queries, self._card.dtype)
             rows = self._compare(asked, min(with_margin(count), len(self.values)), mask)
         return [of_query[of_query >= 0] for of_query in rows]
 
@@ -88,9 +89,8 @@ class CardVectors:
         return found.masked_fill(best.values == -torch.inf, -1).cpu().numpy()
 
 
-def _faiss_search(faiss: FaissCard, ann: AnnIndex, values: Tensor) -> FindRows:
+def _faiss_search(card: Card, faiss: FaissCard, ann: AnnIndex, values: Tensor) -> FindRows:
     """Return the search of FAISS: of inverted lists if there are many items, else of all items."""
     if len(values) > CARD_FLAT_UP_TO and has_card_form(ann.faiss_index):
-        lists = faiss.copy_lists(ann.faiss_index, ann.search_width or 1)
-        return lambda queries, count: faiss.search_lists(lists, queries, count)
-    return lambda queries, count: faiss.search_all(values, queries, count)
+        return partial(faiss.search_lists, faiss.copy_lists(ann.faiss_index, ann.search_width or 1))
+    return lambda queries, count: faiss.search_all(values, card.tensor(queries, card.dtype), count)

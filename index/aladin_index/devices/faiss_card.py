@@ -118,10 +118,12 @@ class FaissCard:
 
         return CardLists(self._owner, self._owner.run(copy))
 
-    def search_lists(self, lists: CardLists, queries: Tensor, count: int) -> NDArray[np.int64]:
+    def search_lists(
+        self, lists: CardLists, queries: NDArray[np.float32], count: int
+    ) -> NDArray[np.int64]:
         """Search inverted lists; rows (queries, count), -1 where too few were found."""
-        asked, [index] = queries.float().cpu().numpy(), lists.box
-        found: NDArray[np.int64] = self._owner.run(lambda: index.search(asked, count)[1])
+        [index] = lists.box
+        found: NDArray[np.int64] = self._owner.run(lambda: index.search(queries, count)[1])
         return found
 
     def search_all(self, vectors: Tensor, queries: Tensor, count: int) -> NDArray[np.int64]:

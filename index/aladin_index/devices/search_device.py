@@ -87,6 +87,8 @@ class DeviceSearch:
         if rows is None:
             return None
         best = best_of_each(self._embeddings, queries, rows, count, self._ann)
+        # Lists may hold too few; of fewer items than are wanted, all have been found.
+        count = min(count, len(self._embeddings) if allowed is None else allowed.count)
         return filled_up(best, self._embeddings, queries, count, allowed)
 
 

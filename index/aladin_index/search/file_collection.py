@@ -236,13 +236,15 @@ class FileCollection:
     def _scanned(self, queries: Sequence[ExhaustiveQuery]) -> dict[int, Scanned]:
         """Have all items scored at once for the queries, by place, that depend on nothing else."""
         scan, chosen, changes = self.base.scan, self.selection, self.changes
+        if scan is None:
+            return {}
         stages = {place: query.first.second_stage for place, query in enumerate(queries)}
         asked = {
             place: self._scan_query(queries[place], stage)
             for place, stage in stages.items()
             if stage is not None
         }
-        if scan is None or not asked:
+        if not asked:
             return {}
         of_base = chosen if changes is None else changes.split(chosen)[0]
         found = scan.best([*asked.values()], of_base)

@@ -207,6 +207,8 @@ def test_filters_and_long_lists_are_compared_on_the_device(
     monkeypatch.setattr("aladin_index.ann.first_stage.exact_search", lambda *_: pytest.fail("CPU"))
     for rows, _ in placed.candidates_of_all(list(queries), 20, Selection.of_mask(third)):
         assert len(rows) == 20 and third[rows].all()
+    for rows, _ in placed.candidates_of_all(list(queries), 20, Selection.of_mask(few)):
+        assert set(rows) == {0, 1, 2}  # fewer than are wanted, and still found on the device
     card.close()
 
 
