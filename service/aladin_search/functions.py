@@ -29,7 +29,8 @@ def open(
     """Open an index for searches and changes.
 
     Args:
-        path: Folder of the index, or the folder that stands for an index in a vector database.
+        path: Folder of the index, or the folder that stands for an index in a vector database; also
+            the name of a library of ``aladin photos``, or a folder that one library follows.
         device: Where the network and the searches run; "auto" uses a CUDA device if there is one.
         detector: Finds the regions of photos, for networks that read regions: as the option
             ``--detector`` of the command line.

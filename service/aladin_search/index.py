@@ -41,11 +41,10 @@ class Index:
     def __init__(self, path: Path, device: DeviceName, detector: str | None) -> None:
         """Open the live generation; see `open`."""
         check_literals(device=(device, DeviceName))
-        from aladin_index.format.layout import check_index
+        from aladin_service.library.libraries import find_index
 
-        check_index(path)  # a wrong path is named before torch is imported
-        self.path = path
-        self._door = Local(path, device, detector=detector)
+        self.path = find_index(path)  # a wrong path is named before torch is imported
+        self._door = Local(self.path, device, detector=detector)
         self._searcher = self._door.searcher
 
     @property

@@ -96,23 +96,24 @@ app = CommandApp(
         "help_option_names": ["-h", "--help"],
     },
 )
-app.command("photos")(photos.photos)
-app.command("demo")(demo.demo)
-app.command("train")(train.train)
-app.command("mine")(train.mine)
-app.command("compare")(train.compare)
-app.command("evaluate")(evaluate.evaluate)
-app.command("calibrate")(evaluate.calibrate)
-app.command("correct")(correct.correct)
-app.add_typer(convert.app, name="convert")
-app.add_typer(export.app, name="export")
-app.add_typer(index.app, name="index")
-app.add_typer(regions.app, name="regions")
-app.command("search")(search.search)
-app.command("prepare")(demo.prepare)
-app.command("serve")(serve.serve)
-app.command("mcp")(mcp.mcp)
-app.add_typer(key.app, name="key")
+_PHOTOS, _INDEX, _TRAINING = "Photos", "Index and service", "Training"
+app.command("photos", rich_help_panel=_PHOTOS)(photos.photos)
+app.command("search", rich_help_panel=_PHOTOS)(search.search)
+app.command("demo", rich_help_panel=_PHOTOS)(demo.demo)
+app.add_typer(index.app, name="index", rich_help_panel=_INDEX)
+app.command("serve", rich_help_panel=_INDEX)(serve.serve)
+app.command("mcp", rich_help_panel=_INDEX)(mcp.mcp)
+app.add_typer(key.app, name="key", rich_help_panel=_INDEX)
+app.command("prepare", rich_help_panel=_INDEX)(demo.prepare)
+app.command("train", rich_help_panel=_TRAINING)(train.train)
+app.command("mine", rich_help_panel=_TRAINING)(train.mine)
+app.command("compare", rich_help_panel=_TRAINING)(train.compare)
+app.command("evaluate", rich_help_panel=_TRAINING)(evaluate.evaluate)
+app.command("calibrate", rich_help_panel=_TRAINING)(evaluate.calibrate)
+app.command("correct", rich_help_panel=_TRAINING)(correct.correct)
+app.add_typer(convert.app, name="convert", rich_help_panel=_TRAINING)
+app.add_typer(export.app, name="export", rich_help_panel=_TRAINING)
+app.add_typer(regions.app, name="regions", rich_help_panel=_TRAINING)
 
 
 @app.callback()
@@ -135,7 +136,7 @@ def root(
     log_to_stderr(LogSetup(debug=debug))
 
 
-@app.command("help")
+@app.command("help", rich_help_panel=_PHOTOS)
 def help_(
     context: typer.Context,
     words: Annotated[

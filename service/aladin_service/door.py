@@ -121,6 +121,10 @@ class Index(Protocol):
         """Return the names of the fields to filter a collection by; none if it lists none."""
         ...
 
+    def photo_path(self, item_id: str) -> Path | None:
+        """Return the file that is an item's photo; None without one, and behind a service."""
+        ...
+
     def draw(self, request: SearchRequest, item_id: str, photo: Picture | None) -> bytes:
         """Draw the evidence of a hit as PNG, for regions on their `photo`."""
         ...
@@ -200,6 +204,12 @@ class Local:
         except NotListableError:
             return []
 
+    def photo_path(self, item_id: str) -> Path | None:
+        from aladin_index.items.uploaded_photos import photo_of
+
+        photo = photo_of(self.path, self.searcher.find_item(item_id)[0])
+        return None if photo is None or photo.length is not None else photo.path
+
     def draw(self, request: SearchRequest, item_id: str, photo: Picture | None) -> bytes:
         from aladin_service.evidence.explained import draw_pair
         from aladin_service.evidence.pairs import find_pair
@@ -236,6 +246,10 @@ class Remote:
             return []
         of_target = listed.images if target == "images" else listed.texts
         return list(dict.fromkeys(field.name for field in of_target or ()))
+
+    def photo_path(self, item_id: str) -> Path | None:
+        del item_id
+        return None
 
     def draw(self, request: SearchRequest, item_id: str, photo: Picture | None) -> bytes:
         image = photo if request.image is None else request.image

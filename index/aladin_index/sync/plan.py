@@ -139,7 +139,8 @@ class _Planner:
             raise MissingPhotosError(
                 f"{listing.folder}: expected photos, found none, while the index has {len(held)} "
                 "of this folder; nothing was changed. If it is not merely unmounted, "
-                "`aladin index sync --allow-empty` removes them from the index"
+                f"`aladin index sync INDEX {listing.folder} --allow-empty` removes them from the "
+                "index"
             )
         for photo in held:
             if photo.row not in self._rows and listing.has_read(photo):

@@ -83,17 +83,6 @@ class Command(TyperCommand):
     def params(self, params: list[Any]) -> None:  # pyright: ignore
         self._params = params
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse a command line, and tell about quotes where there are too many words."""
-        try:
-            return super().parse_args(ctx, args)
-        except typer.TyperException as error:
-            message = getattr(error, "message", "")
-            if "unexpected extra argument" in message:
-                hint = 'put several words that belong together in quotes: "two dogs"'
-                cast(Any, error).message = f"{message}; {hint}"
-            raise
-
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line: ``[OPTIONS] INDEX [TEXT]``."""
         pieces = ["[OPTIONS]"]
@@ -112,16 +101,18 @@ class Group(TyperGroup):
     """A group of commands whose summaries are never cut."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options, and the commands with the whole first sentence of each."""
+        """Write the options, and by panel the commands with the whole first sentence of each."""
         _write_parameters(self, ctx, formatter)
-        rows: list[tuple[str, str]] = []
+        panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
+            command: Any = self.get_command(ctx, name)
             if command is not None and not command.hidden:
                 paragraph = (command.help or "").strip().partition("\n\n")[0]
+                rows = panels.setdefault(command.rich_help_panel or "Commands", [])
                 rows.append((name, " ".join(paragraph.split())))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        for title, rows in panels.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 class CommandApp(typer.Typer):

@@ -13,10 +13,12 @@ import typer
 from aladin_network.errors import ConfigError, InputError, missing_package
 from aladin_network.types import DeviceName
 from aladin_service.commands.options import (
+    INDEX_HELP,
     DetectorOption,
     SearchDeviceOption,
     UrlOption,
     WarmOption,
+    checked_index,
 )
 from aladin_service.commands.serve import ServedPhotosRootOption
 
@@ -27,9 +29,7 @@ if TYPE_CHECKING:
 def mcp(
     index: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="INDEX", exists=True, file_okay=False, help="Index folder; omitted with --url."
-        ),
+        typer.Argument(metavar="INDEX", help=f"{INDEX_HELP} Omitted with --url."),
     ] = None,
     url: UrlOption = None,
     device: SearchDeviceOption = "cpu",
@@ -57,7 +57,7 @@ def mcp(
         asyncio.run(_offer_service(url))
         return
     assert index is not None
-    asyncio.run(_offer_index(_open(index, device, warm, detector, photos_root)))
+    asyncio.run(_offer_index(_open(checked_index(index), device, warm, detector, photos_root)))
 
 
 async def _offer_service(url: str) -> None:

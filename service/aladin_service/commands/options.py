@@ -186,40 +186,15 @@ def workers_device(ray: Any, device: DeviceName) -> str:
 
 
 def checked_index(index: Path) -> Path:
-    """Return an existing index, and name a wrong path before anything heavy is imported.
+    """Return the index that was named, and name a wrong one before anything heavy is imported."""
+    from aladin_service.library.libraries import find_index
 
-    Beside a folder, the name of a library of `aladin photos` stands for its index, and so does a
-    folder that only one library follows.
-    """
-    from aladin_index.format.layout import check_index
-    from aladin_network.errors import IndexNotReadyError
-
-    try:
-        check_index(index)
-    except IndexNotReadyError as error:
-        if not (index.is_dir() or len(index.parts) == 1):
-            raise  # neither a folder nor a name
-        from aladin_service.library.libraries import all_libraries
-        from aladin_service.library.places import libraries_folder
-
-        place = index.expanduser().resolve()
-        found = [
-            library.index
-            for library in all_libraries(libraries_folder())[0]
-            if place == library.place or place in library.folders or str(index) == library.name
-        ]
-        if not found:
-            raise
-        if len(found) > 1:
-            places = " or ".join(map(str, found))
-            raise IndexNotReadyError(f"{error}; several libraries have one: {places}") from None
-        check_index(found[0])
-        return found[0]
-    return index
+    return find_index(index)
 
 
+INDEX_HELP = "Folder of an index, name of a library, or a folder that one library follows."
 IndexArgument = Annotated[
-    Path, typer.Argument(metavar="INDEX", callback=checked_index, help="Folder of an index.")
+    Path, typer.Argument(metavar="INDEX", callback=checked_index, help=INDEX_HELP)
 ]
 UrlOption = Annotated[
     str | None,

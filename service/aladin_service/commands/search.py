@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from aladin_network.errors import InputError
+from aladin_network.errors import AladinError, InputError
 from aladin_network.files import atomic_file, check_writable
 from aladin_network.types import DeviceName, Target
 from aladin_service.commands.flags import Flags, with_flags
 from aladin_service.commands.options import (
+    INDEX_HELP,
     DetectorOption,
     SearchDeviceOption,
     UrlOption,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _HTTPX_COMMAND = "httpx._main"
 
 IndexArgument = Annotated[
-    str | None, typer.Argument(metavar="INDEX", help="Index folder; omitted with --url.")
+    str | None, typer.Argument(metavar="INDEX", help=f"{INDEX_HELP} Omitted with --url.")
 ]
 DrawingOption = Annotated[
     Path | None,
@@ -49,6 +50,12 @@ DrawingOption = Annotated[
 MAX_DRAWN = 20
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
+]
+PathsOption = Annotated[
+    bool, typer.Option("--paths", help="Print the paths of the photos alone, one a line.")
+]
+NulOption = Annotated[
+    bool, typer.Option("-0", help="With --paths: end each with NUL, as xargs -0 reads them.")
 ]
 
 
@@ -73,7 +80,9 @@ def _request_flags() -> Flags:
 
     target = "[default: texts for a whole photo, otherwise images, or what INDEX has]"
     written = {
-        "text": Annotated[str | None, typer.Argument(metavar="TEXT", help="Words to search for.")],
+        "text": Annotated[
+            list[str] | None, typer.Argument(metavar="TEXT...", help="Words to search for.")
+        ],
         "image": file("--image", "FILE", "A photo."),
         "regions": file(
             "--regions",
@@ -132,20 +141,21 @@ def search(
     detector: DetectorOption = None,
     device: SearchDeviceOption = "cpu",
     as_json: JsonOption = False,
+    paths: PathsOption = False,
+    nul: NulOption = False,
 ) -> None:
     """Search an index or a service with words, a photo or an item.
 
     In: INDEX or --url, and one of TEXT, a photo (--image, --regions or both) and --id. With --and,
-    --not and --like it is one term of a query, and may be left out beside --like.
+    --not and --like it is one term of a query, and may be left out beside --like. The words of TEXT
+    need no quotes; those of --and and --not do.
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
     and the cosine there; probabilities if a calibration may judge the query. --out draws evidence.
+    With --paths their paths alone.
     """
-    if url is not None:
-        index, asked = None, replace(asked, text=_only_word(index, asked.text))
-    elif index is None:
-        raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
+    index, asked = _place_and_words(index, asked, url)
     photo = asked.image
     if asked.regions is not None:
         asked = replace(asked, image=None)  # which only the drawing needs
@@ -153,24 +163,78 @@ def search(
     asked.check_query()
     if out is not None and asked.has_terms:
         raise InputError("--out: the evidence of a query of several terms is not drawn")
-    if url is not None:
+    _check_paths(paths=paths, nul=nul, as_json=as_json, url=url)
+    if index is None:
         _check_left_to_service(device, detector)
-        opened = _service(url)
+        opened = _service(url or "")
     else:
-        opened = _opened(checked_index(Path(index or "")), asked, device, detector)
-    from aladin_index.search.results import SEARCH_ANSWER
-    from aladin_service.reports.tables import answer_lines
-
+        opened = _opened(checked_index(Path(index)), asked, device, detector)
     with closing(opened) as door:
         answer = door.search(asked)
         if out is not None:
             ids = _drawn_ids(answer)
             _write_drawing(out, [door.draw(asked, each, photo) for each in ids])
-        known = door.fields(asked.target_in(door.targets)) if answer.unknown_fields else []
+        if paths:
+            _print_paths(door, answer, "\0" if nul else "\n")
+        else:
+            _print_answer(door, asked, answer, as_json=as_json)
+
+
+def _place_and_words(
+    index: str | None, asked: SearchRequest, url: str | None
+) -> tuple[str | None, SearchRequest]:
+    """Return INDEX, or None with --url, and the request with its words joined."""
+    words = list(asked.text or ())
+    if url is None and index is None:
+        raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
+    if url is not None and index is not None:  # it is the first of the words
+        if words and _is_index(index):
+            raise typer.BadParameter(
+                f"expected exactly one of INDEX and --url, got both; if {index!r} is one of the "
+                "words, put all of them in quotes"
+            )
+        index, words = None, [index, *words]
+    return index, replace(asked, text=" ".join(words) if words else None)
+
+
+def _is_index(word: str) -> bool:
+    try:
+        checked_index(Path(word))
+    except AladinError:
+        return False
+    return True
+
+
+def _check_paths(*, paths: bool, nul: bool, as_json: bool, url: str | None) -> None:
+    if nul and not paths:
+        raise InputError("-0: expected --paths with it")
+    if paths and as_json:
+        raise InputError("--paths: expected no --json with it")
+    if paths and url is not None:
+        raise InputError("--paths: expected INDEX, got --url; a service tells no paths")
+
+
+def _print_answer(
+    door: Index, asked: SearchRequest, answer: SearchAnswer, *, as_json: bool
+) -> None:
+    from aladin_index.search.results import SEARCH_ANSWER
+    from aladin_service.reports.tables import answer_lines
+
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
-    else:
-        typer.echo("\n".join(answer_lines(answer, known, filtered=bool(asked.filter))))
+        return
+    known = door.fields(asked.target_in(door.targets)) if answer.unknown_fields else []
+    typer.echo("\n".join(answer_lines(answer, known, filtered=bool(asked.filter))))
+
+
+def _print_paths(door: Index, answer: SearchAnswer, end: str) -> None:
+    """Print the paths of the hits' files; what has none of its own is named on stderr."""
+    for hit in answer.hits:
+        path = door.photo_path(hit.id)
+        if path is None:
+            typer.echo(f"{hit.id}: has no file of its own", err=True)
+        else:
+            typer.echo(f"{path}{end}", nl=False)
 
 
 def _count(asked: SearchRequest, out: Path | None) -> int:
@@ -226,13 +290,6 @@ def _check_left_to_service(device: DeviceName, detector: str | None) -> None:
         raise typer.BadParameter("--device: a service has its own")
     if detector is not None:
         raise typer.BadParameter("--detector: a service has its own")
-
-
-def _only_word(first: str | None, second: str | None) -> str | None:
-    """Return the search text of a command line without INDEX, which is its first argument."""
-    if second is not None:
-        raise typer.BadParameter("expected exactly one of INDEX and --url, got both")
-    return first
 
 
 def _opened(index: Path, asked: SearchRequest, device: DeviceName, detector: str | None) -> Index:

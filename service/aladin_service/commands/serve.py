@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 
+from aladin_network.errors import IndexNotReadyError
 from aladin_service.commands.options import (
+    INDEX_HELP,
     DetectorOption,
     SearchDeviceOption,
     WarmOption,
+    checked_index,
     network_device,
     set_log_format,
 )
@@ -85,7 +88,7 @@ def serve(
     index: Annotated[
         Path,
         typer.Argument(
-            metavar="INDEX", exists=True, file_okay=False, help="Folder of an index, or for one."
+            metavar="INDEX", help=f"{INDEX_HELP} With --wait also a folder for an index."
         ),
     ],
     host: HostOption = "127.0.0.1",
@@ -116,6 +119,7 @@ def serve(
     """
     from aladin_service.work.process_setup import limit_kernel_cache
 
+    index = _found(index, wait=wait)
     limit_kernel_cache()  # before torch is imported, which reads it then
     set_log_format(None if log_format is None else log_format)
 
@@ -144,6 +148,18 @@ def serve(
 
     plan = WorkerPlan(index=index, settings=settings, device=device, warm=warm)
     serve_index(plan, host, port, wait=wait)
+
+
+def _found(index: Path, *, wait: bool) -> Path:
+    """Return the index to serve, or the folder in which one is waited for."""
+    try:
+        return checked_index(index)
+    except IndexNotReadyError as error:
+        if wait and index.is_dir():
+            return index
+        raise IndexNotReadyError(
+            f"{error}; use --wait to start the service before an index is published"
+        ) from None
 
 
 def _warn_without_gpu() -> None:

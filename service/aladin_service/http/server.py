@@ -230,9 +230,7 @@ def _open(worker: Worker, *, wait: bool) -> None:
         worker.check_detector()
     except IndexNotReadyError as error:
         if not wait:
-            raise IndexNotReadyError(
-                f"{error}; use --wait to start the service before an index is published"
-            ) from None
+            raise
         _LOG.warning("%s; waiting for an index to be published", error)
     except EngineUnavailableError as error:
         _LOG.warning("%s; waiting until it responds", error)

@@ -27,11 +27,11 @@ from typing import Any, ClassVar, TextIO
 from pydantic import ConfigDict
 
 from aladin_network.config import STRICT, parse_config
-from aladin_network.errors import ConfigError
+from aladin_network.errors import ConfigError, IndexNotReadyError
 from aladin_network.files import atomic_file, lock_to_write, make_folder, write_json
 from aladin_service.api_key import SCOPES, digest
 from aladin_service.keys_file import add_key, read_keys
-from aladin_service.library.places import checked_folders
+from aladin_service.library.places import checked_folders, libraries_folder
 
 _DESCRIPTION, _INDEX, _SERVED = "library.json", "index", "served"
 _KEYS, _SECRET, _PAGE = "keys.json", "secret", "page"
@@ -39,6 +39,8 @@ _OWNER_ONLY = 0o700
 # Time for which other processes may hold the lock to look who serves the library.
 _LOOK_S = 0.2
 SCHEMA_VERSION = 1
+# Libraries that an error names.
+_MOST_NAMED = 10
 
 
 class LibraryInUseError(ConfigError):
@@ -263,6 +265,43 @@ def all_libraries(libraries: Path) -> tuple[list[Library], dict[LibraryPlace, Co
         except ConfigError as error:
             faults[LibraryPlace(place=file.parent)] = error
     return found, faults
+
+
+def find_index(given: str | os.PathLike[str]) -> Path:
+    """Return the index that a person means, wherever one is read; it takes milliseconds.
+
+    Args:
+        given: Folder of an index, name of a library, or a folder that only one library follows.
+
+    Raises:
+        IndexNotReadyError: If there is no such index, or nothing was published there yet; it names
+            the libraries that there are.
+        IndexCorruptError: If the index's first file is not what was written.
+        IndexMismatchError: If the file that names a database has another schema version.
+    """
+    from aladin_index.format.layout import check_index
+
+    index = Path(given).expanduser()
+    try:
+        check_index(index)
+        return index
+    except IndexNotReadyError as error:
+        fault = error
+    libraries, _ = all_libraries(libraries_folder())
+    place = index.resolve()
+    found = [
+        each
+        for each in libraries
+        if each.name == str(given) or place == each.place or place in each.folders
+    ]
+    if len(found) == 1:
+        check_index(found[0].index)
+        return found[0].index
+    several = "" if not found else "; several libraries follow this folder, give one's name"
+    named = [f"{each.name} ({', '.join(map(str, each.folders))})" for each in found or libraries]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    known = f"libraries are {', '.join(named[:_MOST_NAMED])}{more}" if named else "nor any library"
+    raise IndexNotReadyError(f"{fault}{several}; {known}") from None
 
 
 def _read_library(file: Path) -> Library:

@@ -42,11 +42,25 @@ def test_the_help_of_every_command_is_plain_and_says_what_goes_in_and_comes_out(
         assert not re.search(r"[{][A-Z]|<\w+|<list|x>=|<=x", done.stdout), words
         assert all(len(line) <= 80 for line in done.stdout.splitlines()), words
         if is_group:  # the summaries of its commands fit into a line: none goes on below
-            summaries = done.stdout.partition("Commands:\n")[2].splitlines()
+            panels = done.stdout.partition("Options:\n")[2].split("\n\n")[1:]
+            summaries = [line for panel in panels for line in panel.splitlines()[1:]]
             assert summaries and all(re.match(r"  \w.*(?<!\.\.\.)$", line) for line in summaries)
         elif words != ("help",):
             text = " ".join(done.stdout.split())
             assert "In: " in text and "Out: " in text, words
+
+
+def test_commands_are_listed_in_three_groups() -> None:
+    panels = run("--help").stdout.split("\n\n")[-3:]
+    assert [panel.splitlines()[0] for panel in panels] == [
+        "Photos:",
+        "Index and service:",
+        "Training:",
+    ]
+    listed = [line.split()[0] for panel in panels for line in panel.splitlines()[1:]]
+    assert sorted(listed) == sorted(
+        words[0] for words, _ in every_command(get_command(app))[1:] if len(words) == 1
+    )
 
 
 def test_the_version_is_that_of_the_distribution_and_a_shell_completes_commands() -> None:

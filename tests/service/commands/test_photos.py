@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import aladin_search
 import aladin_service.commands.photos
 import aladin_service.library.opening
 from aladin_index.building.builder import build_index
@@ -21,7 +22,7 @@ from aladin_service.commands.photo_messages import photo_lines, photo_progress
 from aladin_service.http.server import check_address
 from aladin_service.item_sources import image_items
 from aladin_service.library.libraries import Library, all_libraries, library_of
-from tests.service.commands.conftest import aladin
+from tests.service.commands.conftest import aladin, aladin_json
 
 ADDRESS = "http://127.0.0.1:8000"
 Opened = list[tuple[Library, Any]]
@@ -108,15 +109,25 @@ def test_libraries_of_several_models_need_one_named_and_commands_take_their_name
     [library] = [each for each, _ in opened]
     for name in (library.name, photos, library.place, library.index):
         aladin("search", name, "a red circle", "-k", "1")
+        facts = aladin_json("index", "info", name)
+        with aladin_search.open(name) as opened_index:
+            assert opened_index.counts == {"images": facts["images"]["count"]}
     for name in (photos.parent, "nothing"):
-        said = aladin("search", name, "a red circle", code=2).stderr
-        assert "no index here, it has no CURRENT" in said
+        for words in (
+            ["search", name, "dog"],
+            ["serve", name],
+            ["mcp", name],
+            ["index", "info", name],
+        ):
+            said = aladin(*words, code=2).stderr
+            assert f"{name}: no index here, it has no CURRENT; libraries are" in said
+            assert f"{library.name} ({photos})" in said
     other = library_of([photos], "another/model", libraries)
     other.save()
     said = aladin("photos", photos, code=2).stderr
     assert str(tiny_checkpoint) in said and "choose one with --model" in said
     said = aladin("search", photos, "a red circle", code=2).stderr
-    assert str(library.index) in said and str(other.index) in said
+    assert "give one's name" in said and library.name in said and other.name in said
     assert len(opened) == 1
 
 

@@ -32,7 +32,6 @@ USAGE = [
     "search index --image missing.jpg",
     "index build --images x",
     "index build --model tiny --images data.jsonl --out new --tokens 1bit",
-    "serve missing",
     "train recipe.toml",
     "mine tiny data.jsonl --out new --texts 0",
     "mine tiny data.jsonl --out new --score cosine",
@@ -77,7 +76,10 @@ REFUSED = [
     ("search index --id plain --explain --out new.png", "there is no evidence to draw"),
     (f'{DRAW} new.png --filter \'{{"tags": "none"}}\'', "nothing was found"),
     (f"{DRAW} file/x.png", "--out: file/x.png cannot be written ("),
-    ("search index dog cat", "put several words that belong together in quotes"),
+    ("search a dog", "a: no index here, it has no CURRENT; "),
+    ("search index dog -0", "-0: expected --paths with it"),
+    ("search index dog --paths --json", "--paths: expected no --json with it"),
+    ("search --url URL dog --paths", "--paths: expected INDEX, got --url"),
     # Indexes that are made.
     ("index build --model nomodel --images photos --out new", "not a checkpoint"),
     ("index build --model nobody/x --images photos --out new", "nobody/x"),
@@ -186,6 +188,7 @@ REFUSED = [
     ("export onnx nowhere --out new", "nowhere: no such folder; expected a"),
     ("export onnx tiny --out photos", "there is something already"),
     # What serves.
+    ("serve missing", NO_INDEX),
     ("serve nomodel", "use --wait to start the service before an index is published"),
     ("serve nomodel --workers 2", "nomodel: no index here"),
     ("serve index --port TAKEN", "cannot listen on 127.0.0.1, port"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import aladin_search
 from aladin_index.devices import search_device
 from aladin_index.format import disk
 from aladin_index.generations.info import describe
@@ -82,6 +83,26 @@ def test_a_service_and_its_index_print_the_same(
     assert close(there, here)
     assert list(there) == list(here)
     assert printed("--url", url, *words)[0].split()[:2] == ["rank", "score"]
+
+
+def test_words_need_no_quotes(url: str, index_folder: Path) -> None:
+    for where in ([index_folder], ["--url", url]):
+        quoted = aladin_json("search", *where, "a red dog", "-k", 2)
+        assert close(aladin_json("search", *where, "a", "-k", 2, "red", "dog"), quoted)
+
+
+def test_paths_are_those_of_the_photos_files(index_folder: Path, data_file: Path) -> None:
+    words = [index_folder, "red", "dog", "-k", 3, "--target"]
+    ids = [hit["id"] for hit in aladin_json("search", *words, "images")["hits"]]
+    with aladin_search.open(index_folder) as index:
+        files = [index.photo_file(each) for each in ids]
+    expected = [str(file.path) for file in files if file is not None]
+    assert len(expected) == 3 and Path(expected[0]).parent == data_file.parent
+    assert printed(*words, "images", "--paths") == expected
+    ended = aladin("search", *words, "images", "--paths", "-0").stdout
+    assert ended == "".join(f"{each}\0" for each in expected)
+    done = aladin("search", *words, "texts", "--paths")
+    assert done.stdout == "" and done.stderr.count("has no file of its own") == 3
 
 
 def test_a_photo_finds_texts_unless_a_target_is_given(index_folder: Path, data_file: Path) -> None:
