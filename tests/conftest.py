@@ -136,6 +136,17 @@ def exported_checkpoint(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPath
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def conversions_here() -> Generator[None]:
+    """Convert models by name in this process, which has loaded torch; one test does not."""
+    from aladin_network.conversion import named_models
+    from aladin_network.conversion.apart import convert_here
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(named_models, "convert_apart", convert_here)
+        yield
+
+
 @pytest.fixture
 def exports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The checkpoints whose graphs jobs would export; nothing is exported."""

@@ -28,6 +28,7 @@ from aladin_network.checkpoint_files import (
     Checkpoint,
     Provenance,
     config_file_of,
+    has_graphs_alone,
     read_config,
     read_model_id,
     read_tokenizer,
@@ -133,6 +134,12 @@ def load_checkpoint(
             or tensors that this version does not know.
     """
     config = read_config(folder)
+    if has_graphs_alone(folder):
+        raise CheckpointError(
+            f"{folder}: {config.model.image_encoder.source} has graphs alone, which ONNX Runtime"
+            " computes on the CPU; torch, and so training, needs weights: take a model of the"
+            " transformers library, such as openai/clip-vit-base-patch32"
+        )
     if frozen:
         config = dataclasses.replace(config, model=with_frozen(config.model, frozen))
     tokenizer, path = read_tokenizer(folder), folder / WEIGHTS
@@ -147,6 +154,7 @@ def load_checkpoint(
         raise CheckpointError(f"{folder / CONFIG}: {error}") from error
     except (OSError, SafetensorError, RuntimeError, MemoryError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
+    model.has_tokens = config.alignment_trained
     return Checkpoint(model.eval().to(device), config, read_model_id(folder))
 
 

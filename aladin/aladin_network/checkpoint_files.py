@@ -1,7 +1,8 @@
 """The files of a checkpoint but its weights: read without torch, and so without the network.
 
 config.json         schema version, network, fusion, provenance
-model.safetensors   all weights, frozen encoders included (`aladin_network.checkpoint`)
+model.safetensors   all weights, frozen encoders included (`aladin_network.checkpoint`); missing
+                    where the graphs come from elsewhere and are all there is
 tokenizer.json      the text encoder's tokenizer
 calibration.json    the calibration, once fitted (`aladin_network.calibration.calibration`)
 correction.safetensors  the correction, once fitted (`aladin_network.scoring.hub_correction`)
@@ -29,7 +30,10 @@ from aladin_network.sources.limits import check_model_folder
 
 SCHEMA_VERSION = 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
-# Required files of a checkpoint; copying a checkpoint means copying these.
+# The graphs, and what describes them.
+GRAPHS = "onnx"
+GRAPH_MANIFEST = f"{GRAPHS}/manifest.json"
+# Required files of a checkpoint with weights; copying a checkpoint means copying these.
 CHECKPOINT_FILES = (CONFIG, WEIGHTS, TOKENIZER)
 
 T = TypeVar("T")
@@ -72,7 +76,7 @@ class Checkpoint(Generic[N]):
 
     Attributes:
         model: Network in evaluation mode, computed by torch or by graphs.
-        model_id: SHA-256 of the weights file.
+        model_id: SHA-256 of the weights file, or, without one, of what describes the graphs.
     """
 
     model: N
@@ -107,6 +111,18 @@ def config_file_of(
     return ConfigFile(SCHEMA_VERSION, model.config, fusion, provenance, alignment_trained)
 
 
+def has_graphs_alone(folder: Path) -> bool:
+    """Tell whether a checkpoint has graphs from elsewhere and no weights: torch cannot load it."""
+    return not (folder / WEIGHTS).exists() and (folder / GRAPH_MANIFEST).exists()
+
+
+def checkpoint_files(folder: Path) -> tuple[str, ...]:
+    """Return the names of the files that tell a checkpoint from any other."""
+    if not has_graphs_alone(folder):
+        return CHECKPOINT_FILES
+    return (CONFIG, GRAPH_MANIFEST, TOKENIZER)
+
+
 def read_model_id(folder: Path) -> str:
     """Return the `model_id` of a checkpoint without loading its network.
 
@@ -114,7 +130,7 @@ def read_model_id(folder: Path) -> str:
         CheckpointError: If the weights cannot be read.
     """
     recover_folder(folder)
-    path = folder / WEIGHTS
+    path = folder / (GRAPH_MANIFEST if has_graphs_alone(folder) else WEIGHTS)
     try:
         return sha256_of(path)
     except OSError as error:

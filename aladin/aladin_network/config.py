@@ -87,6 +87,9 @@ class ImagePreprocessing:
         shortest_edge_px: Length to which the shorter side is resized before the centre is
             cropped, or None to resize the whole photo to the input's size, changing its aspect
             ratio.
+        crop_start: Rounding of the crop's first row and column where half a pixel is left over:
+            "down", as the transformers library does, or to an "even" number, as torchvision, and so
+            open_clip, does.
         max_patches: Maximum number of patches, for networks that read patches of photos of any
             shape (NaFlex). The photo then keeps its aspect ratio, and the sizes above are not
             used. None for all other networks.
@@ -97,6 +100,7 @@ class ImagePreprocessing:
     height_px: int = 224
     width_px: int = 224
     shortest_edge_px: int | None = None
+    crop_start: Literal["down", "even"] = "down"
     max_patches: int | None = None
     mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     std: tuple[float, float, float] = (0.5, 0.5, 0.5)

@@ -18,6 +18,8 @@ from typing import Any
 
 from aladin_network.errors import AladinError, InputError
 
+_LINKED_BYTES = 2**20
+
 # Locks of a disk that has none fail with one of these.
 _WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
@@ -109,6 +111,20 @@ def make_folder(path: Path) -> None:
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
         sync(path.parent)
+
+
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """Give a file that is never written to a second name, or copy it.
+
+    It is copied on another disk, where links are not allowed, and where it is small: a short text
+    may be edited in place. Links of the hub's cache are followed.
+    """
+    file = Path(source).resolve()
+    if file.stat().st_size >= _LINKED_BYTES:
+        with suppress(OSError):
+            Path(target).hardlink_to(file)
+            return
+    shutil.copyfile(file, target)
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -87,6 +87,11 @@ class Network(Protocol):
         """Number of zero tokens behind an image's own tokens: 1 or 0."""
         ...
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether tokens of items are worth storing: those of a trained alignment are."""
+        ...
+
     def infer_images(self, batch: Any) -> Encoding:
         """Encode a batch of the image encoder's `collate`, without gradients."""
         ...

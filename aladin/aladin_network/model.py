@@ -141,7 +141,12 @@ class AladinModel(nn.Module):
     """Image tower, text tower, alignment head, matching head and two optional heads.
 
     The two modalities never see each other before the score.
+
+    Attributes:
+        has_tokens: Whether the alignment was trained, so that an index stores tokens.
     """
+
+    has_tokens: bool = True
 
     def __init__(
         self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TextEncoder

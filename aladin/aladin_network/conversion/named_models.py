@@ -1,9 +1,11 @@
-"""Models by name: a checkpoint, a folder of the transformers library, or a name of the hub.
+"""Models by name: a checkpoint, a folder of another project's model, or a name of the hub.
 
-On the hub, a name may stand for a model of transformers or for a checkpoint. A dual encoder is
-converted once, to a checkpoint in a cache, which gets its graphs; later calls return that. The key
-of a folder is the content of its files, so that a changed folder is converted anew; that of a hub
-name is the name with its revision. Torch is imported only if something has to be converted.
+On the hub, a name may stand for a model of transformers, for one that has ONNX graphs or for a
+checkpoint. A dual encoder of transformers is converted once, to a checkpoint in a cache, which gets
+its graphs; one that has graphs is described and linked (`aladin_network.conversion.graph_models`),
+without torch; later calls return that. The key of a folder is the content of its files, so that a
+changed folder is converted anew; that of a hub name is the name with its revision. Torch is
+imported in a process of its own, which ends with the conversion: its memory is not kept.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ import hashlib
 import logging
 import re
 import shutil
-import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from aladin_network.conversion.apart import convert_apart
+from aladin_network.conversion.layouts import GraphFiles, Variant, graph_files, plain_files
 from aladin_network.errors import CheckpointError
-from aladin_network.files import atomic_folder, lock_to_write, read_json, sha256_of
-from aladin_network.sources.hub_messages import missing_folder, one_hub_warning
+from aladin_network.files import atomic_folder, link_or_copy, lock_to_write, read_json, sha256_of
+from aladin_network.sources.hub_files import downloaded
+from aladin_network.sources.hub_messages import missing_folder
 from aladin_network.sources.limits import check_model_folder
 
 _LOG = logging.getLogger(__name__)
@@ -32,20 +37,15 @@ _LOG = logging.getLogger(__name__)
 DEFAULT_MODEL = "openai/clip-vit-base-patch32"
 
 # Part of every key: to be raised if the conversion of the same files changes.
-_VERSION = 2
+_VERSION = 3
 _CONFIG = "config.json"
 # Files of a checkpoint: names that `aladin_network.checkpoint` gives, which imports torch.
 _CHECKPOINT = (_CONFIG, "model.safetensors", "tokenizer.json")
 # What is fitted to the weights; the calibration belongs to the correction.
 _FITTED = ("correction.safetensors", "calibration.json")
-# Of a model's files, those that the conversion reads; weights in other forms are not downloaded.
-_DESCRIPTIONS = ("*.json", "*.txt", "*.model")
-_WEIGHTS, _OLD_WEIGHTS = "*.safetensors", "*.bin"
 _HUB_NAME = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
-_WAYS_OUT = (
-    "connect to a network for the download, give a folder of such a model or a checkpoint, or set"
-    " HF_HOME to a hub cache that holds it, or HF_ENDPOINT to a hub that can be reached"
-)
+# What only a model of the transformers library needs.
+_FRAMEWORK = ("torch", "transformers")
 
 
 class _Source(NamedTuple):
@@ -54,7 +54,13 @@ class _Source(NamedTuple):
     name: str
     key: str
     folder: Path | None
+    variant: Variant
     revision: str | None = None
+
+    @property
+    def known_as(self) -> str:
+        """The name without a revision, as a checkpoint records it."""
+        return ":".join([self.name, *filter(None, self.variant)])
 
 
 def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
@@ -64,9 +70,12 @@ def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
     is killed leaves nothing that a later one would take for complete.
 
     Args:
-        name: Folder of a checkpoint; folder of a dual encoder as transformers saves it; or name of
-            either on the hub, such as ``openai/clip-vit-base-patch32``, with ``@REVISION`` for
-            another revision than the newest.
+        name: Folder of a checkpoint; folder of a dual encoder as transformers saves it, or in one
+            of the `LAYOUTS` of graphs; or name of any of them on the hub, such as
+            ``openai/clip-vit-base-patch32``, with ``@REVISION`` for another revision than the
+            newest. Behind a colon follows the variant of graphs that come in several, such as
+            ``:quantized``, and the language of queries, such as ``:deu_Latn``, for networks that
+            are told.
         cache_folder: Returns the folder of converted models, which is created if it does not
             exist; called only if `name` is no checkpoint.
 
@@ -77,24 +86,57 @@ def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
         CheckpointError: If there is no such model, the hub cannot be reached, the model is no dual
             encoder, or the cache cannot be written.
     """
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        check_model_folder(folder)
-        if "model_type" not in _read_config(folder):
-            return folder  # a checkpoint, or something that its reader describes
-        source = _local(folder)
-    else:
-        source = _on_hub(name)
+    source = _source_of(name)
+    if isinstance(source, Path):
+        return source
     cache = cache_folder()
     out = cache / source.key
     if not (out / _CONFIG).exists():
         with _only_converter(cache, source):
             if not (out / _CONFIG).exists():
                 _convert(source, out)
-                from aladin_network.graphs.export import export_where_possible
-
-                export_where_possible(out)
     return out
+
+
+def _source_of(name: str) -> Path | _Source:
+    """Return what a name stands for: a folder that is taken as it is, or what to convert."""
+    whole = Path(name).expanduser()
+    base, *words = [name] if whole.is_dir() else name.split(":")
+    folder, variant = Path(base).expanduser(), Variant.of(words)
+    if not folder.is_dir():
+        return _on_hub(base, variant)
+    check_model_folder(folder)
+    files = _files_of(base, folder, variant)
+    if not isinstance(files, GraphFiles) and "model_type" not in _read_config(folder):
+        return folder  # a checkpoint, or something that its reader describes
+    return _local(folder, files, variant)
+
+
+def _files_of(name: str, folder: Path, variant: Variant) -> GraphFiles | list[str]:
+    """Choose the files of a model that are read, from those in a folder."""
+    places = [path for form in ("*", "*/*") for path in folder.glob(form)]
+    found = [path.relative_to(folder).as_posix() for path in places if path.is_file()]
+    return _choose(name, found, variant)
+
+
+def _choose(name: str, found: Collection[str], variant: Variant) -> GraphFiles | list[str]:
+    """Choose the files of a model that are read: its weights in one form.
+
+    Graphs are taken where a variant is asked for, where there is nothing else, or where nothing
+    else could be read here.
+    """
+    plain = plain_files(found)
+    has_weights = any(file.endswith((".safetensors", ".bin")) for file in plain)
+    if not variant and has_weights and _has_framework():
+        return plain
+    try:
+        graphs = graph_files(found, variant)
+    except CheckpointError as error:
+        raise CheckpointError(f"{name}: {error}") from error
+    if graphs is None and variant:
+        asked = ":".join(filter(None, variant))
+        raise CheckpointError(f"{name}: it has no graphs, so there is no {asked!r} of it")
+    return graphs or plain
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -105,32 +147,37 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return cast(dict[str, Any], data) if isinstance(data, dict) else {}
 
 
-def _local(folder: Path) -> _Source:
-    """Identify a folder by the content of the files that the conversion reads."""
-    digest = hashlib.sha256(b"%d" % _VERSION)
+def _has_framework() -> bool:
     try:
-        weights = list(folder.glob(_WEIGHTS)) or list(folder.glob(_OLD_WEIGHTS))
-        described = (path for each in _DESCRIPTIONS for path in folder.glob(each))
-        for path in sorted([*weights, *described]):
-            content = f"{path.name} {sha256_of(path)}\n"
+        return all(find_spec(name) for name in _FRAMEWORK)
+    except ModuleNotFoundError:  # of who looks for modules elsewhere
+        return False
+
+
+def _local(folder: Path, files: GraphFiles | list[str], variant: Variant) -> _Source:
+    """Identify a folder by the content of the files that the conversion reads."""
+    digest = hashlib.sha256(b"%d %s" % (_VERSION, ":".join(filter(None, variant)).encode()))
+    try:
+        for name in sorted(files.names if isinstance(files, GraphFiles) else files):
+            content = f"{name} {sha256_of(folder / name)}\n"
             digest.update(content.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from error
     plain = re.sub(r"[^\w.-]+", "-", folder.resolve().name) or "model"
-    return _Source(str(folder), f"{plain}-{digest.hexdigest()[:16]}", folder)
+    return _Source(str(folder), f"{plain}-{digest.hexdigest()[:16]}", folder, variant)
 
 
-def _on_hub(name: str) -> _Source:
+def _on_hub(name: str, variant: Variant) -> _Source:
     match, missing = _HUB_NAME.fullmatch(name), missing_folder(name)
     if match is None or missing is not None:
         raise CheckpointError(
             f"{name}: {missing or 'no such folder'}; expected a checkpoint, a folder of a model of"
             f" the transformers library, or its name on the hub, such as {DEFAULT_MODEL}"
         )
-    key = f"{_VERSION} {match['name']}@{match['revision'] or 'main'}"
-    digest = hashlib.sha256(key.encode()).hexdigest()
-    plain = match["name"].replace("/", "--")
-    return _Source(match["name"], f"{plain}-{digest[:16]}", None, match["revision"])
+    known_as = ":".join([f"{match['name']}@{match['revision'] or 'main'}", *filter(None, variant)])
+    digest = hashlib.sha256(f"{_VERSION} {known_as}".encode()).hexdigest()
+    plain = "--".join([match["name"].replace("/", "--"), *filter(None, variant)])
+    return _Source(match["name"], f"{plain}-{digest[:16]}", None, variant, match["revision"])
 
 
 @contextmanager
@@ -155,88 +202,29 @@ def _only_converter(cache: Path, source: _Source) -> Generator[None]:
 def _convert(source: _Source, out: Path) -> None:
     for leftover in out.parent.glob(f".{out.name}.*.partial"):  # of a process that was killed
         shutil.rmtree(leftover, ignore_errors=True)
-    folder, known_as = source.folder, None
-    if folder is None:
-        folder, known_as = _downloaded(source), source.name
-        if "schema_version" in _read_config(folder):  # a checkpoint
-            _link(folder, out)
-            return
-    # Imported now, because a missing model is to be reported before torch is loaded.
-    from aladin_network.conversion.towers import TowersOptions, convert_towers
-    from aladin_network.encoders.pretrained import is_dual_encoder
+    folder = source.folder or _downloaded(source)
+    files = _files_of(source.name, folder, source.variant)
+    # A checkpoint is complete or not there: its writers rename a finished folder.
+    if isinstance(files, GraphFiles):
+        _LOG.info("linking the graphs of %s to %s", source.known_as, out)
+        from aladin_network.conversion.graph_models import link_graph_model
 
-    _LOG.info("converting %s, once, to %s", source.name, out)
-    if not (is_dual_encoder(str(folder), "vision") and is_dual_encoder(str(folder), "text")):
-        kind = _read_config(folder).get("model_type")
-        raise CheckpointError(
-            f"{source.name}: expected a dual encoder such as CLIP or SigLIP, got a model of the"
-            f" type {kind!r}; `aladin convert towers` makes a network of it, to be trained"
-        )
-    # The checkpoint is complete or not there: its writer renames a finished folder.
-    convert_towers(str(folder), out, TowersOptions(known_as=known_as))
-
-
-def _link(folder: Path, out: Path) -> None:
-    """Take a checkpoint over from the hub's cache, without a copy where the disk allows that."""
-    with atomic_folder(out) as partial:
-        for name in (*_CHECKPOINT, *_FITTED):
-            file = (folder / name).resolve()  # the hub's cache keeps links to files
-            if not file.exists():
-                continue
-            try:
-                (partial / name).hardlink_to(file)
-            except OSError:
-                shutil.copyfile(file, partial / name)
+        link_graph_model(folder, files, out, source.known_as)
+    elif "schema_version" in _read_config(folder):  # a checkpoint
+        with atomic_folder(out) as partial:
+            for name in (*_CHECKPOINT, *_FITTED):
+                if (folder / name).exists():
+                    link_or_copy(folder / name, partial / name)
+    else:
+        _LOG.info("converting %s, once, to %s", source.name, out)
+        convert_apart(folder, out, None if source.folder is not None else source.name)
 
 
 def _downloaded(source: _Source) -> Path:
     """Return the model's files in the hub's own cache, downloaded if they must be."""
-    from huggingface_hub import snapshot_download, try_to_load_from_cache
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-    from huggingface_hub.utils import disable_progress_bars
 
-    if not sys.stderr.isatty():
-        disable_progress_bars()
+    def choose(found: Collection[str]) -> Collection[str]:
+        files = _choose(source.name, found, source.variant)
+        return files.names if isinstance(files, GraphFiles) else files
 
-    def fetch(patterns: Iterable[str]) -> Path:
-        return Path(
-            snapshot_download(
-                source.name,
-                revision=source.revision,
-                allow_patterns=list(patterns),
-                ignore_patterns=["*/*"],
-            )
-        )
-
-    try:
-        _LOG.info("looking for %s on the hub and in its cache", source.name)
-        with one_hub_warning():
-            folder = fetch([*_DESCRIPTIONS, _WEIGHTS])
-            return folder if any(folder.glob(_WEIGHTS)) else fetch([*_DESCRIPTIONS, _OLD_WEIGHTS])
-    except Exception as error:  # its HTTP client's errors change with the library's version
-        cached = (
-            try_to_load_from_cache(source.name, _CONFIG, revision=source.revision)
-            if isinstance(error, LocalEntryNotFoundError)
-            else None
-        )
-        if isinstance(cached, str):
-            return Path(cached).parent  # only some of the files are in the cache
-        reasons: dict[type[Exception], str] = {
-            RevisionNotFoundError: f"the hub has no revision {source.revision} of it",
-            RepositoryNotFoundError: "the hub has no such model, or shows it to other users only",
-            LocalEntryNotFoundError: "the hub cannot be reached, its cache on this machine has no"
-            " such model, and there is no such folder",
-            HfHubHTTPError: f"the hub refuses it ({_first_line(error)})",
-            Exception: f"the hub cannot be reached ({_first_line(error)})",
-        }
-        reason = next(reason for kind, reason in reasons.items() if isinstance(error, kind))
-        raise CheckpointError(f"{source.name}: {reason}; {_WAYS_OUT}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    return downloaded(source.name, source.revision, choose)

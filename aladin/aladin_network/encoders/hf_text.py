@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from tokenizers import Regex, Tokenizer
-from tokenizers.normalizers import Lowercase, Normalizer, Replace, Strip
-from tokenizers.normalizers import Sequence as Normalizers
+from tokenizers import Tokenizer
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.configuration_utils import PretrainedConfig
@@ -24,6 +23,7 @@ from aladin_network.encoders.base import (
     concatenate_features,
     with_front,
 )
+from aladin_network.encoders.cleaning import clean_texts, cleaning
 from aladin_network.encoders.pretrained import (
     build_tower,
     end_token,
@@ -44,18 +44,6 @@ from aladin_network.encoders.vocabulary import (
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import read_json
 
-# Families that were trained on lower-cased texts. SigLIP 2 is of the first type, with the tokenizer
-# of a language model that keeps the case: its files do not say that texts are lower-cased.
-_LOWER_CASED = ("siglip", "siglip2", "siglip_text_model", "siglip2_text_model")
-# The rule of SigLIP's training (`canonicalize_text` of big_vision): no punctuation, single spaces.
-_WITHOUT_PUNCTUATION = (
-    Replace("_", " "),
-    Replace(Regex(r"[!-/:-@\[-`{-~]"), ""),
-    Replace(Regex(r"\s+"), " "),
-    Strip(),
-)
-_UNCLEANED = "A_Red,  b! "
-
 
 class PretrainedTokenizer(NamedTuple):
     """A tokenizer of the tokenizers library, and the id of its padding (0 without one)."""
@@ -72,7 +60,7 @@ def load_tokenizer(source: str) -> PretrainedTokenizer:
     with loading(source, "load a tokenizer"):
         wrapper = _fast_tokenizer(source)
         tokenizer = Tokenizer.from_str(wrapper.backend_tokenizer.to_str())
-        _clean_texts(tokenizer, source)
+        clean_texts(tokenizer, cleaning(partial(_settings, source)))
     # If its files are missing, transformers creates one that knows special tokens only.
     if tokenizer.get_vocab_size() <= len(wrapper.all_special_ids):
         raise CheckpointError(f"{source}: cannot load a tokenizer (it has no vocabulary)")
@@ -96,38 +84,6 @@ def _fast_tokenizer(source: str) -> Any:
         return PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
     except LOAD_ERRORS as error:
         raise ValueError(f"{reason}, and there is no tokenizer.json") from error
-
-
-def _clean_texts(tokenizer: Tokenizer, source: str) -> None:
-    """Let a tokenizer clean texts as in the training of its network, where it does not.
-
-    Libraries do that beside the tokenizer, or not at all. As a part of it, it is kept with every
-    checkpoint, and the places of tokens still count characters of the text as it was given.
-    """
-    steps = _cleaning(source)
-    own = tokenizer.normalizer
-    cleaned = Normalizers([*steps, own] if own is not None else steps)
-    if steps and (
-        own is None or own.normalize_str(_UNCLEANED) != cleaned.normalize_str(_UNCLEANED)
-    ):
-        tokenizer.normalizer = cleaned  # type: ignore[assignment]
-
-
-def _cleaning(source: str) -> list[Normalizer]:
-    """Return how texts were cleaned in training, by what the source's files say."""
-    model, tokenizer = _settings(source, "config.json"), _settings(source, "tokenizer_config.json")
-    exported: Any = _settings(source, "open_clip_config.json")
-    for key in ("model_cfg", "text_cfg", "tokenizer_kwargs", "clean"):
-        exported = exported.get(key) if isinstance(exported, dict) else None
-    stated = tokenizer.get("do_lower_case")
-    lower = (
-        exported in ("lower", "canonicalize")
-        or _settings(source, "sentence_bert_config.json").get("do_lower_case") is True
-        or (model.get("model_type") in _LOWER_CASED if stated is None else stated is True)
-    )
-    kind = str(tokenizer.get("tokenizer_class")).removesuffix("Fast")
-    bare = exported == "canonicalize" or kind == "SiglipTokenizer"
-    return [*([Lowercase()] if lower else ()), *(_WITHOUT_PUNCTUATION if bare else ())]
 
 
 def _settings(source: str, name: str) -> dict[str, Any]:

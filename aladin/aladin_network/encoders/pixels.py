@@ -51,21 +51,26 @@ class CellLayout:
 
 
 class PixelReader:
-    """The preprocessing and the boxes of an `hf` image encoder, without its weights.
+    """The preprocessing and the boxes of an image encoder, without its weights.
 
     A network's graph takes what `collate` returns; processes that decode photos need no more.
     """
 
     reads: ClassVar[Reads] = "photo"
 
-    def __init__(self, config: ImageEncoderConfig, cells: CellLayout) -> None:
+    def __init__(
+        self, config: ImageEncoderConfig, cells: CellLayout | None, *, takes_bytes: bool = False
+    ) -> None:
+        """Prepare photos for a network with these cells, or without any.
+
+        One that `takes_bytes` normalises photos itself.
+        """
         if config.preprocessing is None:
             raise CheckpointError("image_encoder: expected preprocessing, got none")
         self.config = config
-        self.dim = cells.dim
-        self.num_tokens: int | None = cells.num_tokens
+        self.num_tokens: int | None = 0 if cells is None else cells.num_tokens
         self._preprocessing, self._cells = config.preprocessing, cells
-        self._levels = [(side, side) for side in config.pyramid or ()] or [cells.grid]
+        self._takes_bytes = takes_bytes
 
     def preprocess(self, photo: Image.Image | RegionSet) -> UInt8[np.ndarray, "3 height width"]:
         """Convert an RGB photo to the pixels that the network sees."""
@@ -73,14 +78,18 @@ class PixelReader:
 
     def collate(
         self, inputs: Sequence[npt.NDArray[np.uint8]]
-    ) -> Float[np.ndarray, "batch 3 height width"]:
-        """Stack and normalise preprocessed photos."""
+    ) -> Float[np.ndarray, "batch 3 height width"] | UInt8[np.ndarray, "batch height width 3"]:
+        """Stack and normalise preprocessed photos; without the latter, pixel by pixel."""
+        if self._takes_bytes:
+            return np.ascontiguousarray(np.stack(inputs).transpose(0, 2, 3, 1))
         return normalised(np.stack(inputs), self._preprocessing)
 
     def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
         """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
-        size_px = (width_px, height_px)
-        return grid_boxes(size_px, self._preprocessing, self._cells, self._levels)
+        if self._cells is None:
+            return np.zeros((0, 4), dtype=np.float32)
+        levels = [(side, side) for side in self.config.pyramid or ()] or [self._cells.grid]
+        return grid_boxes((width_px, height_px), self._preprocessing, self._cells, levels)
 
 
 class PatchArray(NamedTuple):
@@ -175,8 +184,13 @@ def _resize_and_crop(photo: Image.Image, config: ImagePreprocessing) -> Image.Im
     # One resize of the window would do, but rounds some pixels to the neighbouring step.
     if photo.size != (width, height):
         photo = photo.resize((width, height), how)
-    left, top = (width - size[0]) // 2, (height - size[1]) // 2
+    left, top = _crop_start(width - size[0], config), _crop_start(height - size[1], config)
     return photo.crop((left, top, left + size[0], top + size[1]))
+
+
+def _crop_start(surplus_px: int, config: ImagePreprocessing) -> int:
+    """Return how much of a side's surplus is cut off before the kept part."""
+    return round(surplus_px / 2) if config.crop_start == "even" else surplus_px // 2
 
 
 def _resized_px(width_px: int, height_px: int, shortest_edge_px: int) -> tuple[int, int]:
@@ -192,7 +206,7 @@ def _window_px(
         return 0.0, 0.0, float(width_px), float(height_px)
     resized = _resized_px(width_px, height_px, config.shortest_edge_px)
     (x0, x1), (y0, y1) = (
-        _kept_px(side, of, wanted)
+        _kept_px(side, of, wanted, config)
         for side, of, wanted in zip(
             (width_px, height_px), resized, (config.width_px, config.height_px), strict=True
         )
@@ -200,9 +214,11 @@ def _window_px(
     return x0, y0, x1, y1
 
 
-def _kept_px(side: int, resized: int, wanted: int) -> tuple[float, float]:
+def _kept_px(
+    side: int, resized: int, wanted: int, config: ImagePreprocessing
+) -> tuple[float, float]:
     """Return the part of a side that is left if `wanted` of `resized` pixels are kept."""
-    start = max(0, (resized - wanted) // 2)
+    start = max(0, _crop_start(resized - wanted, config))
     stop = min(resized, start + wanted)
     return side * start / resized, side * stop / resized
 

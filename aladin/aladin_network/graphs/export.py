@@ -19,18 +19,19 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.checkpoint_files import read_model_id
+from aladin_network.checkpoint_files import GRAPHS, read_model_id
 from aladin_network.encoders.base import TextBatch
 from aladin_network.encoders.pixels import PixelReader
 from aladin_network.errors import AladinError, CheckpointError, ConfigError, missing_package
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
-    GRAPHS,
     OUTPUTS,
     PIXELS,
     SCHEMA_VERSION,
+    GraphForm,
     GraphManifest,
     describe_graphs,
+    own_form,
     read_graphs,
     write_manifest,
 )
@@ -114,6 +115,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
     if (cells := encoder.cells) is None:
         name, reason = encoder.config.name, encoder.no_graph
         raise ConfigError(f"a network of the image encoder {name} has no graph form: {reason}")
+    forms: dict[Modality, GraphForm] = {}
     with atomic_folder(checkpoint / GRAPHS) as partial:
         for modality, samples in _samples(model, PixelReader(encoder.config, cells)).items():
             path = partial / f"{modality}.onnx"
@@ -121,14 +123,16 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
             with torch.no_grad():
                 expected = [cast(Any, encode)(sample) for sample in samples]
             _export(model, modality, samples[0], path)
+            forms[modality] = own_form(modality, _named_inputs(samples[0]))
             graph = Graph(path, torch.get_num_threads())
             for sample, encoding in zip(samples, expected, strict=True):
-                _compare(modality, graph.run(_named_inputs(sample)), encoding)
+                _compare(modality, graph.run(_named_inputs(sample), OUTPUTS), encoding)
         manifest = GraphManifest(
             schema_version=SCHEMA_VERSION,
             model_id=loaded.model_id,
             image=cells,
             text_dim=model.text.encoder.dim,
+            forms=forms,
             versions={name: version(name) for name in ("torch", *_EXPORTERS)},
             files=describe_graphs(partial),
         )

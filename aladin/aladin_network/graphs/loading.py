@@ -5,21 +5,26 @@ Torch is imported only where it computes.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import cast, get_args
 
 from aladin_network.checkpoint_files import (
+    GRAPHS,
     Checkpoint,
+    has_graphs_alone,
     read_config,
     read_model_id,
     read_tokenizer,
 )
 from aladin_network.errors import CheckpointError, ConfigError, missing_package
-from aladin_network.graphs.files import GRAPHS, read_graphs
+from aladin_network.graphs.files import read_graphs
 from aladin_network.graphs.network import GraphNetwork
 from aladin_network.graphs.onnx_runtime import ONNX_RUNTIME, GraphSource, is_installed
 from aladin_network.types import RuntimeSetting
+
+_LOG = logging.getLogger(__name__)
 
 # Variable that names what computes the network, a `RuntimeSetting`.
 RUNTIME_VARIABLE = "ALADIN_RUNTIME"
@@ -37,7 +42,8 @@ def load_for_inference(folder: Path, device: str = "cpu") -> Checkpoint:
 
     Args:
         folder: Folder of the checkpoint.
-        device: Device of the network, as torch names it; graphs are for the CPU.
+        device: Device of the network, as torch names it; graphs are for the CPU, and where there
+            is nothing else they are taken whatever the device.
 
     Returns:
         The checkpoint; encodings of its graphs are those of torch to 1e-4.
@@ -48,7 +54,11 @@ def load_for_inference(folder: Path, device: str = "cpu") -> Checkpoint:
         ConfigError: If the variable has another value, asks for graphs on another device, or names
             a package that is not installed; or if torch is needed and not installed.
     """
-    return load_graphs(folder) if uses_graphs(folder, device) else _load_by_torch(folder, device)
+    if not uses_graphs(folder, device):
+        return _load_by_torch(folder, device)
+    if device.split(":")[0] != "cpu":
+        _LOG.warning("%s has graphs alone, which encode on the CPU, not on %s", folder, device)
+    return load_graphs(folder)
 
 
 def uses_graphs(folder: Path, device: str = "cpu") -> bool:
@@ -70,7 +80,8 @@ def uses_graphs(folder: Path, device: str = "cpu") -> bool:
         if not is_cpu:
             raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
         return True
-    return wanted == "auto" and is_cpu and (folder / GRAPHS).exists() and is_installed()
+    has_graphs = (is_cpu and (folder / GRAPHS).exists()) or has_graphs_alone(folder)
+    return wanted == "auto" and has_graphs and is_installed()
 
 
 def runtime_setting() -> RuntimeSetting:
@@ -84,6 +95,11 @@ def runtime_setting() -> RuntimeSetting:
 
 def _load_by_torch(folder: Path, device: str) -> Checkpoint:
     read_config(folder)  # a folder that is no checkpoint is reported with or without torch
+    if has_graphs_alone(folder):
+        raise ConfigError(
+            f"{folder}: this model has graphs alone, which {ONNX_RUNTIME} computes: it has to be"
+            f" installed, and {RUNTIME_VARIABLE} must not be torch, got {runtime_setting()}"
+        )
     try:
         from aladin_network.checkpoint import load_checkpoint
 
@@ -105,5 +121,7 @@ def load_graphs(folder: Path) -> Checkpoint[GraphNetwork]:
     manifest = read_graphs(folder, model_id)
     if manifest is None:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
-    model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), GraphSource(folder))
+    source = GraphSource(folder, manifest.forms)
+    model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), source)
+    model.has_tokens = config.alignment_trained
     return Checkpoint(model, config, model_id)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -15,7 +14,7 @@ from aladin_network.config import ModelConfig
 from aladin_network.encoders.pixels import PixelReader
 from aladin_network.encoders.readers import TokenizedTexts
 from aladin_network.encoders.tokenization import Tokenization
-from aladin_network.graphs.files import PIXELS, GraphManifest
+from aladin_network.graphs.files import OUTPUTS, PIXELS, RGB, ZEROS, GraphManifest
 from aladin_network.graphs.onnx_runtime import GraphSource
 from aladin_network.graphs.threads import compute_threads
 from aladin_network.inference import Network, Throughput
@@ -23,6 +22,8 @@ from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Precision
 
 E = TypeVar("E")
+
+_SMALLEST = 1e-12  # length of a vector that is no direction
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,10 @@ class GraphNetwork:
 
     Attributes:
         zero_tokens: Number of zero tokens behind an image's own tokens: 1 or 0.
+        has_tokens: Whether the alignment was trained, so that an index stores tokens.
     """
+
+    has_tokens: bool = True
 
     def __init__(
         self,
@@ -48,15 +52,16 @@ class GraphNetwork:
         image: PixelReader,
         text: Tokenization,
         graphs: GraphSource,
+        dims: tuple[int, int],
         threads: int | None = None,
     ) -> None:
-        """Take the readers of inputs, and the graphs; `threads` compute a batch."""
+        """Take the readers of inputs, the graphs, and the sizes of an embedding and a token.
+
+        `threads` compute a batch.
+        """
         self.config = config
         self.image, self.text = GraphSide(image), GraphSide(text)
-        trunk = config.image_tower.trunk
-        width = image.dim if trunk is None else trunk.width
-        self.embedding_dim = width if config.matching.dim is None else config.matching.dim
-        self.token_dim = width if config.alignment.dim is None else config.alignment.dim
+        self.embedding_dim, self.token_dim = dims
         self.zero_tokens = int(config.alignment.empty_fill == "zero")
         self._graphs = graphs
         self._threads = threads or compute_threads()
@@ -70,22 +75,35 @@ class GraphNetwork:
         graphs: GraphSource,
     ) -> GraphNetwork:
         """Build the network of a checkpoint."""
-        image = PixelReader(config.image_encoder, manifest.image)
+        cells, form = manifest.image, manifest.forms["image"]
+        image = PixelReader(config.image_encoder, cells, takes_bytes=form.takes_bytes)
         text = Tokenization(config.text_encoder, tokenizer)
         # Of the recurrent encoders, whose configurations are complete.
         architecture = config.text_encoder.architecture or {}
         text.special_tokens_are_words = bool(architecture.get("special_tokens_are_words", False))
-        return cls(config, image, text, graphs)
+        trunk = config.image_tower.trunk
+        width = manifest.text_dim if cells is None else cells.dim
+        width = width if trunk is None else trunk.width
+        dims = config.matching.dim or width, config.alignment.dim or width
+        return cls(config, image, text, graphs, dims)
 
-    def infer_images(self, batch: Float[np.ndarray, "batch 3 height width"]) -> Encoding:
+    def infer_images(self, batch: NDArray[Any]) -> Encoding:
         """Encode collated photos one by one: several together take no less time each."""
-        return Encoding.concatenate([self._run("image", {PIXELS: photo[None]}) for photo in batch])
+        each = [{PIXELS: photo[None], RGB: photo[None]} for photo in batch]
+        return Encoding.concatenate([self._run("image", parts) for parts in each])
 
     def infer_texts(self, batch: TokenizedTexts) -> Encoding:
         longest = int(batch.mask.sum(axis=1).max())
-        embedding, tokens, mask = self._run("text", batch._asdict())
+        parts = batch._asdict() | {ZEROS: np.zeros_like(batch.ids)}
+        if self._graphs.forms["text"].batches:
+            embedding, tokens, mask = self._run("text", parts)
+        else:
+            each = [
+                {name: part[[row]] for name, part in parts.items()} for row in range(len(batch.ids))
+            ]
+            embedding, tokens, mask = Encoding.concatenate([self._run("text", one) for one in each])
         # What is padded beyond the longest text, as for SigLIP; a graph cannot leave it out.
-        kept = mask.shape[1] - (batch.mask.shape[1] - longest)
+        kept = max(0, mask.shape[1] - (batch.mask.shape[1] - longest))
         return Encoding(embedding, tokens[:, :kept], mask[:, :kept])
 
     def with_texts_in_bfloat16(self) -> GraphNetwork:
@@ -97,7 +115,10 @@ class GraphNetwork:
         if self._threads == count:
             return self
         readers = self.image.encoder, self.text.encoder
-        return GraphNetwork(self.config, *readers, self._graphs, count)
+        dims = self.embedding_dim, self.token_dim
+        other = GraphNetwork(self.config, *readers, self._graphs, dims, count)
+        other.has_tokens = self.has_tokens
+        return other
 
     def throughput(self) -> Throughput:
         """Return one thread for each photo."""
@@ -108,9 +129,19 @@ class GraphNetwork:
         for modality in modalities:
             self._graphs.get(modality, self._threads)
 
-    def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> Encoding:
-        graph = self._graphs.get(modality, self._threads)
-        return Encoding(*graph.run(inputs))
+    def _run(self, modality: Modality, parts: Mapping[str, NDArray[Any]]) -> Encoding:
+        graph, form = self._graphs.get(modality, self._threads), self._graphs.forms[modality]
+        inputs = {
+            name: parts[each.part].astype(each.number, copy=False)
+            for name, each in form.inputs.items()
+        }
+        outputs = graph.run(inputs, form.outputs)
+        if len(outputs) == len(OUTPUTS):
+            return Encoding(*outputs)
+        embedding = outputs[0].astype(np.float32)
+        embedding /= np.maximum(np.linalg.norm(embedding, axis=1, keepdims=True), _SMALLEST)
+        tokens = np.zeros((len(embedding), 0, self.token_dim), dtype=np.float32)
+        return Encoding(embedding, tokens, np.zeros(tokens.shape[:2], dtype=np.bool_))
 
 
 def query_network(

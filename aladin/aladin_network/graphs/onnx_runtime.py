@@ -12,7 +12,7 @@ from typing import Any, cast
 from numpy.typing import NDArray
 
 from aladin_network.errors import CheckpointError
-from aladin_network.graphs.files import OUTPUTS, graph_path
+from aladin_network.graphs.files import GRAPHS, GraphForm
 from aladin_network.types import Modality
 
 ONNX_RUNTIME = "onnxruntime"
@@ -49,9 +49,21 @@ class Graph:
             reason = " ".join(str(error).split())
             raise CheckpointError(f"{path}: {ONNX_RUNTIME} cannot load it ({reason})") from error
 
-    def run(self, inputs: Arrays) -> Sequence[NDArray[Any]]:
-        """Compute `OUTPUTS`, on the caller's thread and others; the arrays belong to the caller."""
-        return cast(Sequence[NDArray[Any]], self._session.run(OUTPUTS, dict(inputs)))
+    def run(self, inputs: Arrays, outputs: Sequence[str]) -> Sequence[NDArray[Any]]:
+        """Compute outputs, on the caller's thread and others; the arrays belong to the caller."""
+        return cast(Sequence[NDArray[Any]], self._session.run(outputs, dict(inputs)))
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, list[int | str | None]]]:
+        """Type and shape of each input by name; a size that may differ is no number."""
+        return {
+            each.name: (str(each.type), list(each.shape)) for each in self._session.get_inputs()
+        }
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the outputs."""
+        return [str(each.name) for each in self._session.get_outputs()]
 
 
 @cache
@@ -74,8 +86,9 @@ def _share_arena() -> None:
 class GraphSource:
     """The graphs of a checkpoint, each loaded when it is first asked for; thread-safe."""
 
-    def __init__(self, checkpoint: Path) -> None:
-        self._checkpoint = checkpoint
+    def __init__(self, checkpoint: Path, forms: Mapping[Modality, GraphForm]) -> None:
+        self.forms = forms
+        self._folder = checkpoint / GRAPHS
         self._opened: dict[tuple[Modality, int], Graph] = {}
         self._lock = threading.Lock()
 
@@ -86,5 +99,5 @@ class GraphSource:
             return graph
         with self._lock:
             if key not in self._opened:
-                self._opened[key] = Graph(graph_path(self._checkpoint, modality), threads)
+                self._opened[key] = Graph(self._folder / self.forms[modality].file, threads)
             return self._opened[key]

@@ -57,6 +57,10 @@ class Encoding(NamedTuple):
         """Copy the real tokens of one item, (real, d_align)."""
         return self.tokens[row][self.mask[row]]
 
+    def without_tokens(self) -> Encoding:
+        """Leave out the tokens, which say nothing where the alignment was never trained."""
+        return Encoding(self.embedding, self.tokens[:, :0], self.mask[:, :0])
+
     @staticmethod
     def concatenate(parts: Sequence[Encoding]) -> Encoding:
         """Join batches of different token counts; shorter ones are padded.

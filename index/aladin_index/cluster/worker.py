@@ -30,7 +30,8 @@ from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint_files import CHECKPOINT_FILES
+from aladin_network.checkpoint_files import CHECKPOINT_FILES, has_graphs_alone
+from aladin_network.errors import ConfigError
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import NullProgress, Target
 
@@ -157,6 +158,11 @@ def _folder_prefix(build: str) -> str:
 
 def read_recipe_checkpoint(folder: Path) -> dict[str, NDArray[np.uint8]]:
     """Read the files of a checkpoint as a `Recipe` holds them."""
+    if has_graphs_alone(folder):
+        raise ConfigError(
+            f"{folder}: this model has graphs alone; the nodes of a cluster encode by torch, which"
+            " needs weights"
+        )
     return {name: np.fromfile(folder / name, dtype=np.uint8) for name in CHECKPOINT_FILES}
 
 

@@ -299,7 +299,8 @@ class PhotoEncoder(PhotoDecoder):
     elsewhere: PhotoDecoder | None = None
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        return encode_images(self.model, [each.value for each in batch], self.items_a_call)
+        encoding = encode_images(self.model, [each.value for each in batch], self.items_a_call)
+        return encoding if self.model.has_tokens else encoding.without_tokens()
 
 
 @dataclass(frozen=True)
@@ -328,7 +329,8 @@ class TextEncoder:
         return Prepared(data, None, metadata={CUT: self.model.text.encoder.config.max_tokens})
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        return encode_documents(self.model, [prepared.value for prepared in batch])
+        encoding = encode_documents(self.model, [each.value for each in batch])
+        return encoding if self.model.has_tokens else encoding.without_tokens()
 
 
 def item_encoder(

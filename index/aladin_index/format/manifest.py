@@ -29,6 +29,7 @@ from aladin_index.format.layout import (
     published_generations,
 )
 from aladin_network.calibration.calibration import Calibration
+from aladin_network.checkpoint_files import GRAPHS
 from aladin_network.config import STRICT, dump_config
 from aladin_network.errors import (
     AladinError,
@@ -36,8 +37,14 @@ from aladin_network.errors import (
     IndexCorruptError,
     IndexMismatchError,
 )
-from aladin_network.files import FileEntry, atomic_folder, describe_files, write_json
-from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs
+from aladin_network.files import (
+    FileEntry,
+    atomic_folder,
+    describe_files,
+    link_or_copy,
+    write_json,
+)
+from aladin_network.graphs.files import check_graphs, read_graphs
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.hub_correction import CorrectionConstants
 from aladin_network.types import Target
@@ -316,15 +323,21 @@ def likely_model_folder(root: Path) -> Path:
 
 
 def copy_model(checkpoint_folder: Path, folder: Path, model: ModelEntry) -> None:
-    """Copy a checkpoint, its graphs included, into an index; the folder appears complete."""
+    """Take a checkpoint, its graphs included, into an index; the folder appears complete.
+
+    What has weights is linked where that is possible: on the disk they are once.
+    """
     with atomic_folder(folder) as partial:
         for name in model.files:
-            shutil.copyfile(checkpoint_folder / name, partial / name)
+            if not name.startswith(f"{GRAPHS}/"):
+                link_or_copy(checkpoint_folder / name, partial / name)
+        if (graphs := read_graphs(checkpoint_folder, model.id)) is not None:
+            shutil.copytree(
+                checkpoint_folder / GRAPHS, partial / GRAPHS, copy_function=link_or_copy
+            )
+            check_graphs(partial, graphs)
         if describe_files(partial, model.files) != model.files:
             raise CheckpointError(f"{checkpoint_folder}: changed while it was copied")
-        if (graphs := read_graphs(checkpoint_folder, model.id)) is not None:
-            shutil.copytree(checkpoint_folder / GRAPHS, partial / GRAPHS)
-            check_graphs(partial, graphs)
 
 
 def copy_upgrade_model(

@@ -40,10 +40,10 @@ from aladin_index.search.file_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint_files import read_model_id
+from aladin_network.checkpoint_files import GRAPHS, read_model_id
 from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError, brief
 from aladin_network.files import FileEntry
-from aladin_network.graphs.files import GRAPHS, read_graphs
+from aladin_network.graphs.files import read_graphs
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, Progress, Target
 

@@ -56,7 +56,7 @@ from aladin_index.tokens.bound_files import write_bounds
 from aladin_index.tokens.lazy_bounds import query_sample
 from aladin_index.tokens.store import TokenStore
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint_files import CHECKPOINT_FILES
+from aladin_network.checkpoint_files import checkpoint_files
 from aladin_network.errors import InputError, brief
 from aladin_network.files import (
     FileEntry,
@@ -73,7 +73,9 @@ GoingLive = Callable[[int], AbstractContextManager[None]]
 
 
 def describe_model(checkpoint_folder: Path, model_id: str) -> ModelEntry:
-    return ModelEntry(id=model_id, files=describe_files(checkpoint_folder, CHECKPOINT_FILES))
+    return ModelEntry(
+        id=model_id, files=describe_files(checkpoint_folder, checkpoint_files(checkpoint_folder))
+    )
 
 
 def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> None:

@@ -38,8 +38,8 @@ def onnx(
     agree to 1e-4. Indexing and searching on the CPU then use the graphs by ONNX Runtime (extra
     `serve`); ALADIN_RUNTIME=torch does without. The export needs the extra `cpu` or `gpu`.
     """
+    from aladin_network.checkpoint_files import GRAPHS
     from aladin_network.graphs.export import export_graphs
-    from aladin_network.graphs.files import GRAPHS
 
     folder = model_folder(checkpoint)
     if out is not None:

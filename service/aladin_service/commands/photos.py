@@ -24,7 +24,12 @@ from aladin_service.commands.index.build_options import (
 from aladin_service.commands.options import set_log_format
 from aladin_service.commands.photo_messages import photo_lines, photo_progress
 from aladin_service.commands.serve import HostOption
-from aladin_service.library.places import checked_folders, libraries_folder, model_folder
+from aladin_service.library.places import (
+    checked_folders,
+    libraries_folder,
+    model_folder,
+    models_folder,
+)
 
 if TYPE_CHECKING:
     from aladin_service.library.keeper import KeepPlan
@@ -79,6 +84,21 @@ RemoveOption = Annotated[
         "touched.",
     ),
 ]
+ModelsOption = Annotated[
+    bool,
+    typer.Option(
+        "--models", help="List the models that were downloaded or converted, with their sizes."
+    ),
+]
+RemoveModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--remove-model",
+        metavar="NAME",
+        help="Remove a model of --models, and do nothing else. Libraries keep the one that they "
+        "have.",
+    ),
+]
 
 
 def photos(
@@ -94,6 +114,8 @@ def photos(
     port: PortOption = None,
     list_them: ListOption = False,
     remove: RemoveOption = None,
+    list_models: ModelsOption = False,
+    remove_model: RemoveModelOption = None,
 ) -> None:
     """Search folders of photos in the browser.
 
@@ -110,8 +132,14 @@ def photos(
     if list_them:
         _print_libraries()
         return
+    if list_models:
+        _print_models()
+        return
     if remove is not None:
         _remove(remove)
+        return
+    if remove_model is not None:
+        _remove_model(remove_model)
         return
     places = checked_folders(folders or [])  # a wrong path is named before heavy imports
     limits = image_limits(max_pixels)
@@ -272,6 +300,36 @@ def _print_libraries() -> None:
         address = library.served_at()
         if address is not None:
             typer.echo(f"  page    {address}")
+
+
+def _print_models() -> None:
+    from aladin_service.library.libraries import all_libraries
+    from aladin_service.library.models import hub_bytes, kept_models
+
+    models, (libraries, _) = kept_models(models_folder()), all_libraries(libraries_folder())
+    if not models:
+        typer.echo("no models yet: the first start of `aladin photos` gets one", err=True)
+    for each in models:
+        typer.echo(each.name)
+        typer.echo(f"  size    {_megabytes(each.size)}, {_megabytes(each.own)} of it here alone")
+        if in_hub := hub_bytes(each.name):
+            again = f"`hf cache rm model/{each.name.partition(':')[0]}` removes it"
+            typer.echo(f"  hub     {_megabytes(in_hub)} in the hub's own cache; {again}")
+        for library in libraries:
+            if library.model == each.name:
+                typer.echo(f"  library {library.name}")
+        typer.echo(f"  folder  {each.folder}")
+
+
+def _remove_model(name: str) -> None:
+    from aladin_service.library.models import remove_model
+
+    removed = remove_model(models_folder(), name)
+    typer.echo(f"{name}: removed ({_megabytes(sum(each.own for each in removed))} freed)")
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
 
 
 def _remove(name: str) -> None:

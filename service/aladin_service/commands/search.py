@@ -301,7 +301,7 @@ def _opened(index: Path, asked: SearchRequest, device: DeviceName, detector: str
     opened = Local(index, device, detector, reads_photos=has_photo)
     if opened.untrained is not None:
         typer.echo(f"warning: {opened.untrained}", err=True)
-    elif not opened.searcher.index.checkpoint.alignment_trained and asked.fusion is None:
+    elif not opened.searcher.index.checkpoint.alignment_trained:
         typer.echo(UNALIGNED, err=True)
     return opened
 

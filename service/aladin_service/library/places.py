@@ -34,7 +34,7 @@ def model_folder(name: str | os.PathLike[str]) -> Path:
         CheckpointError: If there is no such model, or it cannot be converted.
         ConfigError: If a variable ALADIN_... has an impossible value.
     """
-    return named_model(os.fspath(name), _models_folder)
+    return named_model(os.fspath(name), models_folder)
 
 
 def with_start_folder(recipe: Recipe) -> Recipe:
@@ -57,7 +57,8 @@ def with_start_folder(recipe: Recipe) -> Recipe:
     return dataclasses.replace(recipe, start=dataclasses.replace(start, checkpoint=folder))
 
 
-def _models_folder() -> Path:
+def models_folder() -> Path:
+    """Return the folder of this user's converted models; it may not exist yet."""
     from aladin_service.settings import read_settings
 
     given = read_settings().models_dir

@@ -121,7 +121,7 @@ def test_a_revision_is_another_model_and_without_a_hub_one_line_names_the_ways_o
         named_model(HUB_NAME, lambda: cache)
     message = str(caught.value)
     assert message.startswith(f"{HUB_NAME}: the hub cannot be reached")
-    for way in ("folder", "checkpoint", "HF_HOME", "HF_ENDPOINT"):
+    for way in (f"hf download {HUB_NAME} ", "its path", "HF_HOME", "HF_ENDPOINT"):
         assert way in message
     assert "\n" not in message
     assert caplog.messages == []

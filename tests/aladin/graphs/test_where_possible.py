@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import GRAPHS
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs import export
 from aladin_network.graphs.export import export_where_possible
-from aladin_network.graphs.files import GRAPHS
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.model import AladinModel
 

@@ -49,7 +49,7 @@ def test_a_model_that_is_looked_for_on_a_hub_that_cannot_be_reached(
             LIBRARY.warning("'no connection' thrown while requesting HEAD http://hub/a")
         raise OSError("no connection")
 
-    monkeypatch.setattr("huggingface_hub.snapshot_download", unreachable)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", unreachable)
     with pytest.raises(CheckpointError, match="the hub cannot be reached"):
         named_model("someone/nothing", lambda: tmp_path)
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
