@@ -75,6 +75,15 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the interrupted run in --out.")
     ] = False,
+    library: Annotated[
+        str | None,
+        typer.Option(
+            "--library",
+            metavar="NAME",
+            help="Train the model of a library, or of an index, on its own photos that have a "
+            "title, a description or a caption: every tenth one is for validation.",
+        ),
+    ] = None,
     strict: StrictOption = False,
     list_recipes: ListOption = False,  # noqa: ARG001  its callback lists them
 ) -> None:
@@ -87,6 +96,10 @@ def train(
 
     On several GPUs, or in several processes that share each step and see the same files:
     torchrun --nproc-per-node N -m aladin_service train RECIPE --out DIR
+
+    From photos with titles, descriptions or captions to a search with evidence:
+    aladin train finetune-clip --library ~/Pictures --out runs/mine
+    aladin photos ~/Pictures --model runs/mine/checkpoint
     """
     from aladin_training.config.shipped import find_recipe
 
@@ -97,13 +110,18 @@ def train(
     from aladin_training.parallel.distributed import distributed_job, is_main_process
     from aladin_training.stages.run import run_recipe
 
+    overrides = overrides or []
+    if library is not None:
+        from aladin_service.library.training_data import library_data
+
+        overrides = [*library_data(library, out / "library.jsonl").overrides, *overrides]
     try:
         with (
             strict_data(strict),
             distributed_job(),
             stderr_progress() if is_main_process() else silence() as progress,
         ):
-            chosen = with_start_folder(load_recipe(path, overrides or []))
+            chosen = with_start_folder(load_recipe(path, overrides))
             result = run_recipe(chosen, out, resume=resume, progress=progress)
             reports = is_main_process()
     except ReportedElsewhereError as error:
