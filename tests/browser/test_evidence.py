@@ -155,4 +155,6 @@ def test_there_is_no_evidence_of(page: SearchPage, photo: Path, why: str) -> Non
     expect(page.viewer.locator("#viewer-facts")).not_to_be_empty()
     expect(page.evidence).to_be_hidden()
     expect(page.viewer.get_by_role("link", name="as PNG")).to_have_count(0)
-    assert why == "two photos" or "/v1/explain" not in asked
+    if why != "two photos":
+        assert "/v1/explain" not in asked
+        expect(page.page.locator("#about-facts")).to_contain_text("In one stage, by whole photos")

@@ -60,6 +60,8 @@ NOT_RUN = {
     "aladin photos FOLDER": "serves until it is stopped",
     "aladin photos {home}/Pictures": "serves until it is stopped",
     "aladin photos --remove": "needs a library, which `aladin photos FOLDER` makes",
+    "aladin train finetune-clip --library": "needs a library of photos with texts;"
+    " tests/service/library/test_training_data.py trains one",
     "aladin serve": "serves until it is stopped",
     "aladin mcp": "serves until it is stopped",
     "aladin search --": "needs a service, or names an option alone",

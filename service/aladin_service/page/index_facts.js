@@ -6,6 +6,9 @@ import { describeIndex, readFields } from "./service.js";
 
 const COLLECTIONS = Object.entries(NOUNS);
 const ID_CHARS = 12; // of a model's SHA-256
+const ONE_STAGE =
+  "In one stage, by whole photos: no part of a photo is shown for a word. The model's alignment of words" +
+  " with parts was not trained; aladin train finetune-clip --library trains one.";
 const MOMENT = new Intl.DateTimeFormat("en", { dateStyle: "long", timeStyle: "short" });
 
 let learn;
@@ -34,6 +37,7 @@ function showAbout(index) {
     ["Contains", countsOf(index)],
     skipped && ["Skipped", skipped.total ? make("ul", {}, ...reasons) : "Nothing"],
     others.length && ["Not photos", others.join(", ")],
+    index.alignment_trained === false && ["Search", ONE_STAGE],
     ["Model", make("code", { title: model.id }, model.id.slice(0, ID_CHARS))],
     changedAt && ["Last change", MOMENT.format(new Date(changedAt))],
   ].filter(Boolean);
