@@ -190,11 +190,13 @@ class Local:
         return untrained_reason(provenance.recipe, provenance.stage)
 
     def search(self, request: SearchRequest) -> SearchAnswer:
+        from aladin_service.search.reading import read_search
 
         received_s = time.monotonic()
-        encoded = self.encoder.encode_one(self.searcher, query_of(request))
         target = request.target_in(self.targets)
-        return self.searcher.search(encoded, target, request.options(), received_s)
+        read = read_search(self.searcher, query_of(request), target, request.options())
+        encoded = self.encoder.encode_one(self.searcher, read.query)
+        return read.told(self.searcher.search(encoded, target, read.options, received_s))
 
     def fields(self, target: Target) -> list[str]:
         from aladin_index.search.collection import NotListableError

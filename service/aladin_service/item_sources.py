@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from aladin_index.encode.source_items import ImageItem, PhotoPlaces, TextItem, cut_text
 from aladin_index.format.skipped import SkippedItem
+from aladin_index.search.word_filters import FOLDER
 from aladin_network.photos.formats import PHOTO_SUFFIXES
 from aladin_training.data import Record, iter_records
 from aladin_training.data.folder import common_folder
@@ -116,9 +118,18 @@ def photo_item(
         regions_key=regions_key,
         uri=record.uri,
         text=text,
-        metadata=record.metadata,
+        metadata=_with_folders(record) if of_folder else record.metadata,
         of_folder=of_folder,
     )
+
+
+def _with_folders(record: Record) -> Mapping[str, Any]:
+    """Return a photo's metadata with the names of its folders inside the source, outermost first.
+
+    So they are searched as words, and filters can name them.
+    """
+    folders = list(dict.fromkeys(PurePosixPath(record.uri).parts[:-1]))
+    return {FOLDER: folders, **record.metadata} if folders else record.metadata
 
 
 def photo_places(source: Path | Sequence[Path], root: Path | Sequence[Path] | None) -> PhotoPlaces:

@@ -99,6 +99,10 @@ class TextReader(Protocol):
         """
         ...
 
+    def knows_letters(self, text: str) -> bool:
+        """Return whether the vocabulary has most letters of a text, other than as bytes."""
+        ...
+
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the characters [start, end) of each content token."""
         ...

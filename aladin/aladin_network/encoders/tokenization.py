@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from unicodedata import east_asian_width
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -15,6 +16,8 @@ from aladin_network.errors import TextTooLongError
 # Characters that sentence pieces and byte-level pieces use for the space before a word; alone, such
 # a mark is a token without a character of its own, and not a word.
 _SPACE_MARKS = "▁Ġ"
+# Names of the token of what is not in a vocabulary.
+_UNKNOWN = frozenset({"[UNK]", "<unk>"})
 
 # Texts of different lengths are padded to the longest. Another call of the network takes as long as
 # some 10 tokens with ONNX Runtime and 25 with torch (MiniLM on one thread); so much padding is
@@ -80,6 +83,23 @@ class Tokenization:
         ]
         return [(0, 0), *spans, (len(text), len(text))] if self.special_tokens_are_words else spans
 
+    def knows_letters(self, text: str) -> bool:
+        """Return whether the vocabulary has at least half of a text's letters, in words.
+
+        It has not those of an unknown token, those in pieces (bytes), and those that stand for
+        themselves inside a word, as of a script that it has the letters of and nothing else. Only
+        in scripts of wide characters, a letter may be a word.
+        """
+        encoding = self._truncating.encode(text)
+        covered, known = [0] * len(text), [False] * len(text)
+        for name, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+            for place in range(start, end):
+                covered[place] += 1
+                known[place] = name not in _UNKNOWN and not _is_alone(text, start, end)
+        letters = [place for place, character in enumerate(text) if character.isalpha()]
+        count = sum(known[place] and covered[place] == 1 for place in letters)
+        return 2 * count >= len(letters)
+
     def shortened(self, text: str, max_tokens: int) -> str:
         """Return the beginning of a text, at most so many tokens and one word piece at least."""
         encoding = self.tokenizer.encode(text)
@@ -94,6 +114,14 @@ class Tokenization:
         ]
         kept = max(1, max_tokens - (len(encoding.ids) - len(ends)))
         return text[: ends[min(kept, len(ends)) - 1]] if ends else text
+
+
+def _is_alone(text: str, start: int, end: int) -> bool:
+    """Whether a token is one letter of a longer word, in a script whose words have several."""
+    if end - start != 1 or east_asian_width(text[start]) in "FW":
+        return False
+    beside = text[max(start - 1, 0) : start] + text[end : end + 1]
+    return any(character.isalpha() for character in beside)
 
 
 def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:

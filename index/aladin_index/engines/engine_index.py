@@ -41,6 +41,7 @@ from aladin_index.search.collection import (
     RawScores,
     SecondStageQuery,
 )
+from aladin_index.search.word_filters import KnownValues
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
@@ -390,6 +391,10 @@ class EngineIndex:
         return self.manifest.generation
 
     @property
+    def follows_folders(self) -> bool:
+        return False
+
+    @property
     def place(self) -> None:
         """None, because the vector database has no files that a copy could replace."""
         return
@@ -401,6 +406,10 @@ class EngineIndex:
             raise NoSuchTargetError(target, " and ".join(self.manifest.targets))
         codec = self.record.codecs[target]
         return EngineCollection(self.client, self.generation, target, entry, codec, filter)
+
+    def known_values(self, target: Target) -> KnownValues:
+        del target
+        return KnownValues(range(0), {})
 
     def check_health(self) -> None:
         """Check that the vector database responds."""

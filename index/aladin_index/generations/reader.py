@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -34,10 +34,13 @@ from aladin_index.format.manifest import (
     read_manifest,
 )
 from aladin_index.format.npy import map_npy, map_pages
+from aladin_index.format.skipped import FOLLOWED
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import ItemStore
 from aladin_index.search.file_collection import FileCollection, StoredCollection
+from aladin_index.search.listing import NamedValues
+from aladin_index.search.word_filters import KnownValues
 from aladin_index.settings import EXACT_ALIGN
 from aladin_index.tokens.bound_files import open_bounds
 from aladin_index.tokens.lazy_bounds import LazyBounds
@@ -52,7 +55,7 @@ from aladin_network.errors import (
 )
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.scoring.hub_correction import HubCorrection
-from aladin_network.types import Target
+from aladin_network.types import TARGETS, Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +79,9 @@ class SearchIndex:
     texts: StoredCollection | None
     changes: Mapping[Target, ChangesReader]
     lease: GenerationLease
+    _known: Mapping[Target, NamedValues] = field(
+        default_factory=lambda: {target: NamedValues() for target in TARGETS}, init=False
+    )
 
     @property
     def generation(self) -> int:
@@ -91,6 +97,10 @@ class SearchIndex:
         """Model that the index was built with; of an index that was opened to encode."""
         assert self.loaded is not None
         return self.loaded
+
+    @property
+    def follows_folders(self) -> bool:
+        return (self.path / FOLLOWED).exists()
 
     def correction(self) -> HubCorrection | None:
         """Read the hubness correction of the generation, or return None if it has none.
@@ -117,6 +127,10 @@ class SearchIndex:
         if base is None:
             raise NoSuchTargetError(target, " and ".join(self.manifest.targets))
         return FileCollection(base=base, changes=self.changes[target].snapshot(), filter=filter)
+
+    def known_values(self, target: Target) -> KnownValues:
+        collection = self.collection(target)
+        return self._known[target].get(collection.base.items, collection.changes)
 
     def check_health(self) -> None:
         """Do nothing: the files are available for as long as the index is open."""

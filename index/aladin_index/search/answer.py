@@ -97,6 +97,7 @@ def _answer(
         unreliable_because=verdict.unreliable_because,
         unknown_fields=_unknown_fields(index, page, hits) if sort or found.is_empty else [],
         terms=_answer_terms(plan) if plan.is_joined else None,
+        warnings=[] if text.isascii() or _knows(index, text) else ["language"],
         suggestion=suggest_split(text) if NEGATION_WORD.search(text) else None,
         took_ms=TookMs(
             decode=sum([term.decode_ms for term in terms]),
@@ -106,6 +107,10 @@ def _answer(
             total=1000 * (time.monotonic() - plan.received_s),
         ),
     )
+
+
+def _knows(index: SearchBackend, text: str) -> bool:
+    return index.checkpoint.model.text.encoder.knows_letters(text)
 
 
 def _hits(page: Page, items: Sequence[StoredItem]) -> list[SearchHit]:
@@ -151,7 +156,7 @@ def _explain_hits(
     plan, _, ranked, _ = page
     if plan.words is not None:
         for hit, item in zip(hits, items, strict=True):
-            found_in = matches(item, plan.words.words)
+            found_in = matches(item, plan.words.words, plan.words.name)
             hit.stages.lexical = [FieldWords(field=f, words=w) for f, w in found_in]
     if not plan.is_joined:
         term, is_aligned = plan.terms[0], ranked.ranking.align is not None

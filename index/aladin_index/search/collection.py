@@ -20,6 +20,7 @@ from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.words import FoundWords
+from aladin_index.search.word_filters import KnownValues
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import DirectionFusion
@@ -354,11 +355,24 @@ class SearchBackend(Protocol):
         """Key that tells the files of this generation from a copy, or None without files."""
         ...
 
+    @property
+    def follows_folders(self) -> bool:
+        """Whether it is kept in step with folders of photos, as a library is."""
+        ...
+
     def collection(self, target: Target, filter: Filter | None = None) -> Collection:
         """Return a snapshot of one collection, restricted by a filter.
 
         Raises:
             NoSuchTargetError: If the index was built without this collection.
+        """
+        ...
+
+    def known_values(self, target: Target) -> KnownValues:
+        """Return what the words of a query may name in a collection; nothing without fields.
+
+        Raises:
+            IndexCorruptError: If the items cannot be read.
         """
         ...
 

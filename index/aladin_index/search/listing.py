@@ -7,6 +7,7 @@ meanwhile: nothing is shown twice, and a page costs the same however far from th
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -26,12 +27,17 @@ from aladin_index.items.filters import KIND_CODES, Exists, Filter, Kind, field_s
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
+from aladin_index.items.words import plain_words
 from aladin_index.search.collection import ListedPage, ListOrder
+from aladin_index.search.word_filters import PLACE_FIELDS, TAKEN_AT, KnownValues
 from aladin_network.errors import InputError, UnknownItemError, brief
 from aladin_network.types import Target
 
 # Items read at once while those of a page are looked for.
 _BATCH = 200
+# Values of a field of places that words may name, at most.
+_MOST_NAMED = 20_000
+_YEAR = re.compile(r"\d{4}", re.ASCII)
 
 
 class Listed(NamedTuple):
@@ -70,6 +76,39 @@ class _FieldReader(Protocol):
     def count_values(
         self, name: str, kind: Kind, most: int, end: ValuesEnd
     ) -> Counter[int | float | str]: ...
+
+
+class NamedValues:
+    """What words may name in a collection, read when they are first asked for; thread-safe."""
+
+    def __init__(self) -> None:
+        self._stored: KnownValues | None = None
+        self._added: tuple[int, KnownValues] = (0, KnownValues(range(0), {}))
+
+    def get(self, stored: ItemStore, changes: CollectionChanges | None) -> KnownValues:
+        """Return the values of a generation, which never change, and of what was added."""
+        if self._stored is None:
+            self._stored = _known_values(stored)
+        if changes is None:
+            return self._stored
+        rows, added = self._added
+        if rows != changes.rows:
+            added = _known_values(changes.added)
+            self._added = changes.rows, added
+        return self._stored.joined(added)
+
+
+def _known_values(reader: _FieldReader) -> KnownValues:
+    places: dict[str, tuple[str, str]] = {}
+    for name in PLACE_FIELDS:
+        for value in reader.count_values(name, "text", _MOST_NAMED, "least"):
+            words = " ".join(plain_words(str(value)))
+            if words:
+                places.setdefault(words, (name, str(value)))
+    ends: tuple[ValuesEnd, ...] = ("least", "greatest")
+    dates = [date for end in ends for date in reader.count_values(TAKEN_AT, "text", 1, end)]
+    years = [int(str(date)[:4]) for date in dates if _YEAR.match(str(date))]
+    return KnownValues(range(min(years), max(years) + 1) if years else range(0), places)
 
 
 def list_items(live: Listed, order: ListOrder, after_id: str | None, count: int) -> ListedPage:

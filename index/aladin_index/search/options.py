@@ -24,7 +24,13 @@ from typing import (
 )
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 from aladin_network.errors import InputError, brief
@@ -145,12 +151,31 @@ class SearchOptions:
         Le(1),
         Field(
             description="Weight of rare words of a text query, such as names, that an item's own"
-            " text, file name or metadata has; by default, and with 0, they are not searched. With"
-            " 1, an item that alone has a word passes all items that have none. A query without a"
-            " text, or of several terms, is refused; an index in a vector database has no words,"
-            " and `degraded` contains lexical."
+            " text, file name or metadata has; with 0, they are not searched, and by default only"
+            " in an index that follows folders. With 1, an item that alone has a word passes all"
+            " items that have none. With any weight, a file whose name is the whole text is the"
+            " first hit, followed by those, at most ten, whose name the text is a part of. A query"
+            " without a text, or of several terms, is refused; an index in a vector database has no"
+            " words, and `degraded` contains lexical."
         ),
     ] = None
+    read_words: Annotated[
+        bool | None,
+        Field(
+            description="Whether dates and places in the words of a text become filters, which"
+            " `read` of the answer lists; by default only in an index that follows folders."
+        ),
+    ] = None
+    unread: Annotated[
+        list[Annotated[str, StringConstraints(max_length=256)]],
+        Field(
+            default_factory=list[str],
+            max_length=20,
+            fail_fast=True,
+            description="Words that `read_words` leaves words, as `words` in `read` has them.",
+            examples=[["in Bern"]],
+        ),
+    ] = field(default_factory=list[str])
     sort: Annotated[
         str | None,
         Field(
@@ -215,6 +240,8 @@ class SearchOptionFields(TypedDict, total=False):
     timeout_ms: float
     min_probability: float
     lexical: float
+    read_words: bool
+    unread: list[str]
     sort: str
 
 

@@ -16,6 +16,7 @@ from aladin_index.search.collection import (
     SearchBackend,
     SecondStageQuery,
 )
+from aladin_index.search.lexical import library_weight
 from aladin_index.search.options import MAX_ITEMS, SearchOptions
 from aladin_index.search.query import Query, Term
 from aladin_index.search.terms import (
@@ -50,6 +51,7 @@ class Plan(NamedTuple):
         pool_size: Number of the first stage's best items that hits are judged against.
         own_rows: Rows of the query's own items, which must not be among its hits.
         words: Items that have rare words of the query, or None if it is not searched by words.
+        lexical: Weight of these words.
         received_s: When the query was received, by `time.monotonic`.
         deadline_s: Time by which the second stage has to end, or None.
     """
@@ -66,6 +68,7 @@ class Plan(NamedTuple):
     pool_size: int
     own_rows: Sequence[int]
     words: FoundWords | None
+    lexical: float
     received_s: float
     deadline_s: float | None
 
@@ -121,7 +124,11 @@ class Planner:
             terms = move_words(terms, options)
         crosses, aligns = True in [t.crosses for t in terms], True in [t.aligns for t in terms]
         is_judged = self._calibration is not None and crosses
-        block, is_exhaustive = self._block(terms, collection, options)
+        lexical = self._lexical_weight(query, options)
+        words = collection.find_words(query[0].text or "") if lexical else None
+        if options.lexical is None and words is not None and not len(words.rows):
+            words = None
+        block, is_exhaustive = self._block(terms, collection, options, words)
         timeout_ms = options.timeout_ms
         return Plan(
             options=options,
@@ -135,10 +142,19 @@ class Planner:
             calibration=self._calibration if is_judged else None,
             pool_size=POOL if is_judged and not is_joined and query[0].box is None else 0,
             own_rows=_own_rows(query, collection) if not all(t.crosses for t in terms) else (),
-            words=collection.find_words(query[0].text or "") if options.lexical else None,
+            words=words,
+            lexical=lexical,
             received_s=received_s,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )
+
+    def _lexical_weight(self, query: Query, options: SearchOptions) -> float:
+        """Return the weight of words; by default those of a text count in a library alone."""
+        if options.lexical is not None:
+            return options.lexical
+        lead = query[0]
+        is_text = lead.role is None and lead.text is not None and not lead.is_stored
+        return library_weight(lead.text or "") if is_text and self._index.follows_folders else 0.0
 
     def part_of(
         self, term: Term, collection: Collection, options: SearchOptions | None = None
@@ -185,7 +201,11 @@ class Planner:
             )
 
     def _block(
-        self, terms: Sequence[TermPlan], collection: Collection, options: SearchOptions
+        self,
+        terms: Sequence[TermPlan],
+        collection: Collection,
+        options: SearchOptions,
+        words: FoundWords | None,
     ) -> tuple[int, bool]:
         """Return the number of candidates of a block, and whether it is all items.
 
@@ -195,7 +215,7 @@ class Planner:
         asked = (given or collection.entry.ann.asked) in ("exhaustive", EXACT_ALIGN)
         if asked and options.rerank and any(each.aligns for each in terms):
             # Totals of several terms and of words are computed on the processor.
-            is_scanned = collection.scans_all and len(terms) == 1 and not options.lexical
+            is_scanned = collection.scans_all and len(terms) == 1 and words is None
             count = collection.count
             is_exhaustive = is_scanned or count <= MAX_ITEMS
             if given == "exhaustive" and not is_exhaustive:

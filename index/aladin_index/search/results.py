@@ -248,6 +248,22 @@ class SuggestedTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadWords:
+    """Words of the query that were read as a filter."""
+
+    words: Annotated[
+        str, Field(description="As they were written; in `unread`, they stay words of the query.")
+    ]
+    start: Annotated[int, Field(description="Their first character in the text.")]
+    filter: Annotated[dict[str, Any], Field(description="What hits pass, beside `filter`.")]
+
+    @property
+    def end(self) -> int:
+        """The character after their last."""
+        return self.start + len(self.words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TotalMs:
     """Milliseconds by part; `total` also counts the time between the parts."""
 
@@ -326,6 +342,20 @@ class SearchAnswer:
             " null for a query of one."
         ),
     ] = None
+    read: Annotated[
+        list[ReadWords],
+        Field(
+            description="Dates and places in the words that were read as filters, see `read_words`;"
+            " the other words were searched for. Of several dates, one has to fit."
+        ),
+    ] = field(default_factory=list[ReadWords])
+    warnings: Annotated[
+        list[Literal["language"]],
+        Field(
+            description="What may be wrong with the query: language, if the model's vocabulary does"
+            " not have the words of its script, so that hits are next to random."
+        ),
+    ] = field(default_factory=list[Literal["language"]])
     suggestion: Annotated[
         list[SuggestedTerm] | None,
         Field(

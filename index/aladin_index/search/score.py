@@ -152,8 +152,7 @@ def _total(
         total = plan.terms[0].fusion.combine(align, total, plan.terms[0].weight)
     if plan.words is not None:
         first = total if found.blocks is None else total[found.blocks == 0]
-        weight = plan.options.lexical or 0.0
-        total = total + words_bonus(first, found.items.rows, plan.words, weight)
+        total = total + words_bonus(first, found.items.rows, plan.words, plan.lexical)
     return Scored(None, total, align, pool_align, degraded)
 
 

@@ -126,9 +126,22 @@ def _request_flags() -> Flags:
             'Metadata, e.g. {"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}.',
             _filter,
         ),
+        "read_words": Annotated[
+            bool | None,
+            typer.Option(
+                "--read-words/--no-read-words",
+                help="Make dates and places in the words of TEXT filters. [default: in a library]",
+                show_default=False,
+            ),
+        ],
+        "unread": several("--unread", "WORDS", "Words that --read-words leaves words"),
         "offset": None,  # the command line has no pages
     }
-    return Flags(SearchRequest, written, {"k": None, "filter": "{}", "all": None, "not_": None})
+    return Flags(
+        SearchRequest,
+        written,
+        {"k": None, "filter": "{}", "all": None, "not_": None, "unread": None},
+    )
 
 
 @with_flags(asked=_request_flags)
@@ -194,7 +207,9 @@ def _place_and_words(
                 "words, put all of them in quotes"
             )
         index, words = None, [index, *words]
-    return index, replace(asked, text=" ".join(words) if words else None)
+    return index, replace(
+        asked, text=" ".join(words) if words else None, unread=[*(asked.unread or ())]
+    )
 
 
 def _is_index(word: str) -> bool:

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 # One more than the number of fields would suffice; a larger limit lets the error name the unknown
 # ones.
-_MAX_FORM_FIELDS = 24
+_MAX_FORM_FIELDS = 26
 # File fields of a form: a picture, and the regions that a detector found in it.
 _FILES = ("image", "regions")
 

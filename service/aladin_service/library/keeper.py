@@ -18,7 +18,7 @@ from aladin_index.building.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import live_model_folder, read_manifest
-from aladin_index.format.skipped import SkippedItem
+from aladin_index.format.skipped import SkippedItem, write_follow_record
 from aladin_index.settings import BuildSettings, EncodeSettings
 from aladin_index.sync.apply import SyncReport
 from aladin_network.errors import DataError, IndexNotReadyError, InputError
@@ -71,6 +71,8 @@ def keep(
     except IndexNotReadyError:
         with show_progress() as progress:
             generation = _first_generation(plan, progress, readers)
+        # Searches are those of an index that follows folders from now on, not from the first pass.
+        write_follow_record(plan.index, (), {})
     images = read_manifest(generation_folder(plan.index, generation)).images
     held = 0 if images is None else images.count
     folders = FolderSettings(

@@ -64,6 +64,8 @@ _ANSWER_FIELDS = (
     "degraded",
     "unknown_fields",
     "suggestion",
+    "read",
+    "warnings",
 )
 _HIT_FIELDS = ("id", "rank", "probability", "text", "uri", "metadata", "found")
 

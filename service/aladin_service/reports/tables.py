@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -160,8 +161,9 @@ def answer_lines(
     if unknown and not answer.hits:
         wanted = "filter" if filtered else "sort"
         yield f"no item has a field {unknown} to {wanted} by{_listed(known)}"
-    elif filtered and not answer.hits and answer.no_match is None:
+    elif (filtered or answer.read) and not answer.hits and answer.no_match is None:
         yield "nothing passes the filter"
+        yield from _notes(answer)
     else:
         yield from _hits_lines(answer)
         yield from _notes(answer)
@@ -201,6 +203,12 @@ def _notes(answer: SearchAnswer) -> Iterator[str]:
     reason = unreliable_reason(answer.unreliable_because)
     notes = {"min_probability": f"--min-probability was not applied: {reason}"} | _NOT_APPLIED
     yield from (note for code, note in notes.items() if code in answer.degraded)
+    if "language" in answer.warnings:
+        yield "the model's vocabulary does not have these words: hits are next to random"
+    for each in answer.read:
+        found = json.dumps(each.filter, ensure_ascii=False)
+        how = f"--unread {shlex.quote(each.words)} leaves the words"
+        yield f"{each.words!r} was read as a filter, {found}; {how}"
     if answer.suggestion:
         wanted, *negated = (term.text for term in answer.suggestion)
         excluded = " ".join(f"--not {shlex.quote(each)}" for each in negated)

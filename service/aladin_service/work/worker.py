@@ -37,6 +37,7 @@ from aladin_service.search.job import (
     SearchJob,
     WorkAnswer,
 )
+from aladin_service.search.reading import read_search
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.hot_swap import LiveIndex, Opening
@@ -183,21 +184,22 @@ class Worker:
     ) -> list[WorkAnswer | Exception | None]:
         """Encode queries together, then search with them together; see `do`."""
         until_s = [job.received_s + (job.options.timeout_ms or math.inf) / 1000 for job in jobs]
-        queries = self._encoder.encode(searcher, [job.query for job in jobs], is_wanted, until_s)
+        reads = [read_search(searcher, job.query, job.target, job.options) for job in jobs]
+        queries = self._encoder.encode(searcher, [each.query for each in reads], is_wanted, until_s)
         results: list[WorkAnswer | Exception | None] = [None] * len(jobs)
         asked: dict[int, AskedSearch[Query]] = {}
         for place, (job, query) in enumerate(zip(jobs, queries, strict=True)):
             if isinstance(query, Exception):
                 results[place] = query
             elif query is not None and is_wanted(place):
-                asked[place] = AskedSearch(query, job.target, job.options, job.received_s)
+                asked[place] = AskedSearch(query, job.target, reads[place].options, job.received_s)
         answers = searcher.search_all(list(asked.values()))
         for (place, search), answer in zip(asked.items(), answers, strict=True):
             if isinstance(answer, Exception):
                 results[place] = answer
                 continue
             results[place] = Answered(
-                body=SEARCH_ANSWER.dump_json(answer),
+                body=SEARCH_ANSWER.dump_json(reads[place].told(answer)),
                 generation=answer.generation,
                 degraded=tuple(answer.degraded),
                 took_ms=answer.took_ms,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
 from pyroaring import BitMap
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.items.words import WordIndex, matches, words_of
+from aladin_index.items.words import WordIndex, matches, plain_words, words_of
 
 
 @pytest.mark.parametrize(
@@ -69,3 +70,79 @@ def test_rows_of_frequent_words_are_not_copied_and_those_of_others_stay_as_they_
     found = index.find(["all", "w0", "w1", "none"], 9, 3, gone)
     assert found == [None, [6], [4, 7], []]
     assert index.find(["all"], 7, 3, gone) == [[4, 5, 6]]
+
+
+NAMES = [
+    "2022/IMG_0222.JPG",
+    "IMG_0223.JPG",
+    "b/img-0222.png",
+    "照片一.jpg",
+    "Café am See 2.jpg",
+    "Screenshot 2022-07-05 at 10.12.33.png",
+    "IMG_02223.JPG",
+    "no suffix",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "part"),
+    [
+        ("IMG_0222", [0, 2], [6]),
+        ("img 0222.jpg", [0], []),
+        ("IMG_0222.png", [2], []),
+        ("IMG_022", [], [0, 1, 2, 6]),
+        ("照片一", [3], []),
+        ("照片一.jpg", [3], []),
+        ("cafe AM see", [], [4]),
+        ("afé am", [], [4]),
+        ("no suffix", [7], []),
+        ("suffi", [], [7]),
+        ("suff", [], []),  # four letters
+        ("2022-07-05 at 10.12", [], [5]),
+        ("22-07-05 at 10.12.33.png", [], [5]),
+        ("2022", [], []),  # a folder, and four digits
+        ("jpg", [], []),
+        ("0223.JPG", [], [1]),
+        ("", [], []),
+        ("a\tb", [], []),
+    ],
+)
+def test_files_are_found_by_their_names_and_parts_of_them(
+    text: str, whole: list[int], part: list[int]
+) -> None:
+    index = WordIndex(lambda rows: [item(row, None, NAMES[row]) for row in rows])
+    assert index.find_names(plain_words(text), len(NAMES)) == (whole, part)
+    shown = [matches(item(row, None, NAMES[row]), [], " ".join(plain_words(text))) for row in part]
+    assert shown == [[("uri", [" ".join(plain_words(text))])]] * len(part)
+
+
+def test_names_are_those_up_to_a_row_and_a_part_of_too_many_is_none() -> None:
+    read: list[int] = []
+
+    def by_rows(rows: Sequence[int]) -> list[StoredItem]:
+        read.extend(rows)
+        return [item(row, None, f"a/holiday {row}.jpg") for row in reversed(rows)]
+
+    index = WordIndex(by_rows, 3)
+    assert index.find_names(["holiday"], 6) == ([], [3, 4, 5])
+    assert index.find_names(["oliday", "5"], 9) == ([], [5])
+    assert index.find_names(["holiday", "8"], 8) == ([], [])  # of an older snapshot
+    assert index.find_names(["holiday", "8"], 9) == ([8], [])
+    assert read == [*range(3, 9)]
+    assert index.find_names(["holiday", "1300"], 1400) == ([1300], [])
+    assert index.find_names(["holiday"], 1400) == ([], [])
+
+
+def test_names_are_found_as_by_looking_at_each() -> None:
+    chance = random.Random(5)
+    names = ["".join(chance.choices("ab1_ .", k=9)) + ".jpg" for _ in range(300)]
+    index = WordIndex(lambda rows: [item(row, None, names[row]) for row in rows])
+    plain = [" ".join(plain_words(name)) for name in names]
+    stems = [" ".join(plain_words(name[:-4])) for name in names]
+    for _ in range(200):
+        words = plain_words("".join(chance.choices("ab1_ ", k=chance.randrange(3, 9))))
+        key = " ".join(words)
+        whole = [row for row, stem in enumerate(stems) if words and key == stem]
+        is_long = len(key.replace(" ", "")) >= 5
+        part = [r for r, name in enumerate(plain) if is_long and key in name and r not in whole]
+        assert index.find_names(words, 300) == (whole, part), key

@@ -49,6 +49,9 @@ _DEFAULTS = SearchOptions()
 # room for a photo. A longer one is read first: it may belong to a queue with free places.
 _TEXT_BYTES = 2048
 
+# Fields of a form whose value is JSON.
+_JSON_FIELDS = ("filter", "box", "all", "not", "like", "unread")
+
 
 class TermBody(StrictBody, SearchTerm):  # pyright: ignore[reportGeneralTypeIssues]
     """A term of a query: exactly one of the first three fields, its box and its weight."""
@@ -111,7 +114,7 @@ async def read_search_body(request: Request, service: ServiceState) -> SearchBod
 
     Only in JSON is the text "10" no number: a form has texts only.
     """
-    body = await read_body(request, service, json_fields=("filter", "box", "all", "not", "like"))
+    body = await read_body(request, service, json_fields=_JSON_FIELDS)
     validate, strict = SearchBody.model_validate, body.kind == "json"
     try:
         return await run_sized(service, body.num_bytes, validate, body.fields, strict=strict)

@@ -112,7 +112,8 @@ def test_an_index_follows_a_folder(index: Path, data_file: Path, tmp_path: Path)
     assert hits(index).keys() == before.keys() | {"first.png"}
     for name in ("first.png", "broken.png"):
         (folder / name).unlink()
-    assert "`aladin index sync --allow-empty` removes them" in aladin(*sync, code=2).stderr
+    says = f"`aladin index sync INDEX {folder} --allow-empty` removes them"
+    assert says in aladin(*sync, code=2).stderr
     says = aladin(*sync, "--allow-empty").stdout
     assert "images: 0 added, 0 changed, 0 moved, 1 deleted, 0 unchanged, 0 skipped\n" in says
     assert hits(index) == before

@@ -149,7 +149,7 @@ def test_everything_is_indexed_or_named_with_its_reason(
     metadata = metadata_of(index)
     assert command == "build" or metadata.pop("a.png") == {}
     assert metadata == {
-        **{f"2024/{number:02d}.jpg": phone for number in range(3)},
+        **{f"2024/{number:02d}.jpg": {"folder": ["2024"], **phone} for number in range(3)},
         "iphone.heic": phone | {"taken_at": "2023-01-02T03:04:05"} | PLACE,
         "android.avif": phone | {"taken_at": "2022-01-02T03:04:05"},
         "camera.dng": {"taken_at": "2021-05-06T07:08:09", "camera": "Acme X1"},
