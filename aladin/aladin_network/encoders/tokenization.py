@@ -86,19 +86,23 @@ class Tokenization:
     def knows_letters(self, text: str) -> bool:
         """Return whether the vocabulary has at least half of a text's letters, in words.
 
-        It has not those of an unknown token, those in pieces (bytes), and those that stand for
-        themselves inside a word, as of a script that it has the letters of and nothing else. Only
-        in scripts of wide characters, a letter may be a word.
+        It has not those of an unknown token, those in pieces (bytes), and neighbours that each
+        stand for themselves, as of a script that it has the letters of and nothing else. Only in
+        scripts of wide characters, a letter may be a word.
         """
         encoding = self._truncating.encode(text)
-        covered, known = [0] * len(text), [False] * len(text)
+        tokens, sizes = [0] * len(text), [0] * len(text)
         for name, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
             for place in range(start, end):
-                covered[place] += 1
-                known[place] = name not in _UNKNOWN and not _is_alone(text, start, end)
+                tokens[place] += 1
+                sizes[place] = 0 if name in _UNKNOWN else end - start
         letters = [place for place, character in enumerate(text) if character.isalpha()]
-        count = sum(known[place] and covered[place] == 1 for place in letters)
-        return 2 * count >= len(letters)
+        known = [
+            place
+            for place in letters
+            if tokens[place] == 1 and sizes[place] and not _is_alone(text, place, sizes)
+        ]
+        return 2 * len(known) >= len(letters)
 
     def shortened(self, text: str, max_tokens: int) -> str:
         """Return the beginning of a text, at most so many tokens and one word piece at least."""
@@ -116,12 +120,12 @@ class Tokenization:
         return text[: ends[min(kept, len(ends)) - 1]] if ends else text
 
 
-def _is_alone(text: str, start: int, end: int) -> bool:
-    """Whether a token is one letter of a longer word, in a script whose words have several."""
-    if end - start != 1 or east_asian_width(text[start]) in "FW":
-        return False
-    beside = text[max(start - 1, 0) : start] + text[end : end + 1]
-    return any(character.isalpha() for character in beside)
+def _is_alone(text: str, place: int, sizes: Sequence[int]) -> bool:
+    """Whether a letter and those beside it in the word are each a token of their own."""
+    beside = [each for each in (place - 1, place + 1) if 0 <= each < len(text)]
+    beside = [sizes[each] for each in beside if text[each].isalpha()]
+    is_wide = east_asian_width(text[place]) in "FW"
+    return not is_wide and bool(beside) and max(sizes[place], *beside) == 1
 
 
 def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:
