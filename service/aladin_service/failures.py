@@ -46,6 +46,7 @@ _EXTRAS_OF = {
     "matplotlib": "cpu",
     "tensorboard": "cpu",
     "pyarrow": "parquet",
+    "huggingface_hub": "cpu",
 }
 
 # Errors of the system that only an attempt to write can have.
