@@ -113,6 +113,7 @@ def _link(folder: Path, files: GraphFiles, out: Path, known_as: str) -> None:
         }
         forms: dict[Modality, GraphForm] = {part: graph.form() for part, graph in graphs.items()}
         width = graphs["text"].size_of(forms["text"], "ids", _TOKENS_AXIS)
+        graphs.clear()  # each is loaded again to compute, and takes its weights twice
         tokenizer, text = _text_encoder(settings, files, known_as, width)
         image = ImageEncoderConfig(
             name="graph", source=known_as, frozen=True, preprocessing=preprocessing, pooled=True
