@@ -99,6 +99,22 @@ def test_late_interaction_is_timed_against_other_packages(run_benchmark: RunBenc
         assert entry["ours_over_fastest"] >= round(entry["ours_ms"] / min(others), 3)
 
 
+def test_names_are_asked_of_a_made_up_folder(
+    run_benchmark: RunBenchmark, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    report = run_benchmark("search.names", "--quick")
+    assert (report["photos"], report["whole"]) == (300, 1.0)
+    assert report["parts"] >= 0.95 and report["ratio"] > 0
+    for number in range(3):
+        Image.new("RGB", (30, 40), "red").save(tmp_path / f"{number}.png")
+    lines = [{"image": f"{n}.png", "split": "test", "captions": ["a red dog"]} for n in range(3)]
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    given = ["--captions", str(data), "--model", str(tiny_checkpoint)]
+    report = run_benchmark("search.names", *given)
+    assert (report["captions"], report["names, default"]) == (3, report["names, 0.0"])
+
+
 def test_short_queries_are_asked_of_a_demo(
     run_benchmark: RunBenchmark, tiny_checkpoint: Path
 ) -> None:

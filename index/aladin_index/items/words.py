@@ -16,7 +16,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
@@ -97,16 +96,20 @@ class _Names(NamedTuple):
 
 def plain_words(text: str) -> list[str]:
     """Return the runs of letters and digits of a text, without case and accents."""
-    plain = "".join(
-        each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each)
-    )
-    return _WORDS.findall(unicodedata.normalize("NFKC", plain).casefold())
+    if not text.isascii():  # of which nothing is composed
+        decomposed = unicodedata.normalize("NFKD", text)
+        text = "".join(each for each in decomposed if not unicodedata.combining(each))
+        text = unicodedata.normalize("NFKC", text)
+    return _WORDS.findall(text.casefold())
 
 
 def words_of(text: str) -> list[str]:
     """Return the different words of a text in their order, without case and accents."""
+    words = plain_words(text)
+    if text.isascii():
+        return list(dict.fromkeys(words))
     found: dict[str, None] = {}
-    for word in plain_words(text):
+    for word in words:
         if len(word) > 1 and _PAIRED.match(word):
             found.update(dict.fromkeys(map("".join, pairwise(word))))
         else:
@@ -119,7 +122,7 @@ def texts_of(item: StoredItem) -> Iterator[tuple[str, str]]:
     if item.text:
         yield "text", item.text
     if item.uri:
-        yield "uri", PurePosixPath(item.uri).name
+        yield "uri", _file_name(item.uri)
     for name, value in item.metadata.items():
         text = " ".join(_strings(value))
         if text:
@@ -135,10 +138,17 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(each)
 
 
+def _file_name(uri: str) -> str:
+    return uri.rpartition("/")[2]  # a path object takes ten times as long
+
+
 def _name_line(item: StoredItem) -> str:
     """Return the name of an item's file as a line of `_Names`."""
-    name = PurePosixPath(item.uri or "")
-    return f"{' '.join(plain_words(name.stem))}\t{' '.join(plain_words(name.suffix))}"
+    name = _file_name(item.uri or "")
+    stem, _, suffix = name.rpartition(".")
+    if not stem:
+        stem, suffix = name, ""
+    return f"{' '.join(plain_words(stem))}\t{' '.join(plain_words(suffix))}"
 
 
 def matches(item: StoredItem, words: Sequence[str], name: str = "") -> list[WordMatch]:
@@ -164,6 +174,7 @@ class WordIndex:
         self._rows: dict[str, array[int]] = {}
         self._names: list[_Names] = []
         self._suffixes: set[str] = set()
+        self._longest = 0
         self._lock = threading.Lock()
 
     def find(
@@ -206,6 +217,8 @@ class WordIndex:
         is_long = sum(map(len, words)) >= _LEAST_PART
         pieces = {key, with_suffix} if is_long else {*starts}
         whole, part = set[int](), set[int]()
+        if len(key) > self._longest:  # as captions are
+            names = []
         for each in names:
             for line in (line for piece in pieces for line in each.having(piece)):
                 is_whole = each.text.startswith(starts, each.starts[line])
@@ -223,6 +236,7 @@ class WordIndex:
                 for word in words_of(text):
                     self._rows.setdefault(word, array("q")).append(item.row)
             lines = [f"\n{_name_line(item)}" for item in items]
+            self._longest = max(self._longest, *map(len, lines))
             self._suffixes.update(line.rpartition("\t")[2] for line in lines)
             starts = array("q", accumulate(map(len, lines[:-1]), initial=0))
             rows = array("q", (item.row for item in items))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from aladin_index.search.query import Query as EncodedQuery
 from aladin_index.search.query import Term
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
-from aladin_network.errors import InputError, TextTooLongError
+from aladin_network.errors import AladinError, InputError, TextTooLongError
 from aladin_network.graphs.network import query_network
 from aladin_network.inference import (
     Network,
@@ -144,7 +145,12 @@ class QueryEncoder:
         check_detector(model.image.encoder, self._detector)
 
     def warm_up(self, index: SearchBackend) -> None:
-        """Encode a text and a photo once, so that no query takes longer than later ones."""
+        """Encode a text and a photo once, so that no query takes longer than later ones.
+
+        The words of an index that searches by them are read meanwhile and afterwards.
+        """
+        if index.follows_folders:
+            threading.Thread(target=_read_words, args=(index,), name="words", daemon=True).start()
         model = index.checkpoint.model
         texts, photos = (self._networks.of(model, each) for each in _MODALITIES)
         if texts not in self._warm["text"]:
@@ -315,6 +321,13 @@ class QueryEncoder:
                 )
             )
         return results
+
+
+def _read_words(index: SearchBackend) -> None:
+    """Read the words of all items, unless the index is closed before."""
+    with contextlib.suppress(AladinError):
+        for target in index.manifest.targets:
+            index.collection(target).find_words("")
 
 
 def _fault(model: Network, item: _Input) -> InputError | None:

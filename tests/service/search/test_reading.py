@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ import pytest
 import aladin_search
 from aladin_index.building.builder import build_index
 from aladin_index.format.skipped import write_follow_record
+from aladin_index.generations.reader import open_index
 from aladin_service.item_sources import image_items
+from aladin_service.search.encoder import QueryEncoder
+from aladin_service.settings import QueryLimits
 from tests.service.commands.conftest import aladin, aladin_json
 
 TEXT = "a red dog in Bern, July 2022"
@@ -119,3 +124,16 @@ def test_words_of_a_script_that_the_model_does_not_have_are_warned_of(library: P
     assert aladin_json("search", library, "две собаки")["warnings"] == ["language"]
     assert aladin_json("search", library, "a red dog")["warnings"] == []
     assert "vocabulary does not have" in aladin("search", library, "две собаки").stdout
+
+
+def test_the_words_of_a_library_are_read_when_it_is_opened(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(open_index(library)) as opened, closing(QueryEncoder(QueryLimits())) as encoder:
+        assert opened.images is not None
+        encoder.warm_up(opened)
+        for thread in threading.enumerate():
+            if thread.name == "words":
+                thread.join()
+        monkeypatch.setattr(opened.images.items.words, "_read", None)
+        assert opened.collection("images").find_words("July 2022").name == "july 2022"
