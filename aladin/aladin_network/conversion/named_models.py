@@ -164,7 +164,7 @@ def _local(folder: Path, files: GraphFiles | list[str], variant: Variant) -> _So
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from error
     plain = re.sub(r"[^\w.-]+", "-", folder.resolve().name) or "model"
-    return _Source(str(folder), f"{plain}-{digest.hexdigest()[:16]}", folder, variant)
+    return _Source(str(folder.resolve()), f"{plain}-{digest.hexdigest()[:16]}", folder, variant)
 
 
 def _on_hub(name: str, variant: Variant) -> _Source:

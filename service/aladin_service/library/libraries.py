@@ -217,8 +217,9 @@ def library_of(
 ) -> Library:
     """Return the library of some folders and a model; it may not exist yet."""
     places = checked_folders(folders)
-    if Path(model).expanduser().is_dir():
-        model = str(Path(model).expanduser().resolve())
+    base, *variant = [model] if Path(model).expanduser().is_dir() else model.split(":")
+    if Path(base).expanduser().is_dir():
+        model = ":".join([str(Path(base).expanduser().resolve()), *variant])
     wanted = None if index is None else index.expanduser().resolve()
     identity = json.dumps([[str(each) for each in places], model, wanted and str(wanted)])
     digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:8]

@@ -151,10 +151,11 @@ def test_models_are_listed_with_what_they_take_and_removed(
     index: Path, model: GraphModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = make_graph_model(tmp_path / "clip", "js-clip", ["quantized"])
+    monkeypatch.chdir(tmp_path)
     (other.folder / "onnx" / "text_model_quantized.onnx_data").write_bytes(b"x" * 2_000_000)
     name = f"{other.folder}:quantized"
-    taken = model_folder(name)
-    library_of([tmp_path / "photos"], name, tmp_path / "libraries").save()
+    taken = model_folder("clip:quantized")
+    library_of([tmp_path / "photos"], "clip:quantized", tmp_path / "libraries").save()
     monkeypatch.setattr("aladin_service.library.models.hub_bytes", lambda _: 0)
     [library] = (tmp_path / "libraries").iterdir()
     own = sum(path.stat().st_size for path in taken.rglob("*") if path.is_file()) - 2_000_000
