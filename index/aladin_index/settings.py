@@ -89,8 +89,8 @@ class EncodeSettings:
     exif: Annotated[
         bool,
         Field(
-            description="Read when, with which camera and where a photo was taken into its"
-            " metadata: taken_at, camera, lat, lon. Whoever may search can see them."
+            description="Read what a photo, and other programs' files beside it, tell into its"
+            " metadata: titles, people, dates, places. Whoever may search can see them."
         ),
     ] = True
     strict: Annotated[

@@ -76,7 +76,7 @@ def image_items(
             split,
             require_captions=False,
             on_skip=ignore_skipped,
-            rules=FolderRules(rules.exclude),
+            rules=FolderRules(rules.exclude, sidecars=False),
         )
         region_keys(records, regions)
     # Opened here, not with the first photo, so that a missing source is detected at once.

@@ -160,8 +160,8 @@ class ServiceSettings(BaseSettings):
             the user's cache folder.
         libraries_dir: Folder of the indexes that `aladin photos` keeps. Unset: the user's data
             folder.
-        exif: Adds to the metadata of uploaded photos when, with which camera and where they were
-            taken, as their EXIF data tell; off for privacy.
+        exif: Adds to the metadata of uploaded photos what they tell of themselves: titles, people,
+            dates, places; off for privacy.
         read_only: Rejects additions and deletions.
         mcp: Answers the Model Context Protocol at /mcp, if the extra `mcp` is installed.
         log_format: Format of the log on stderr: `text` or `json`.

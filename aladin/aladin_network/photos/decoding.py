@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from PIL import ExifTags, Image, ImageFile
 
 from aladin_network.errors import AladinError, ConfigError, ImageError, ImageTooLargeError
-from aladin_network.photos.exif import exif_metadata
+from aladin_network.photos.fields import Details, over
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.formats import (
     FORMATS,
@@ -40,6 +40,7 @@ from aladin_network.photos.memory import (
     lacks_scans,
     shrink_jpeg,
 )
+from aladin_network.photos.metadata import file_details
 
 # The longest side that any decoder here supports: that of JPEG.
 MOST_SIDE_PX = 65_535
@@ -104,13 +105,13 @@ class _Photo:
     Attributes:
         picture: The picture; of a camera RAW its preview.
         size_px: Width and height in the file, before a JPEG is shrunk; upright once it is decoded.
-        metadata: Fields of `aladin_network.photos.exif`; before it is decoded, those that a RAW
+        metadata: Fields of `aladin_network.photos.fields`; before it is decoded, those that a RAW
             tells outside of its preview.
     """
 
     picture: Image.Image
     size_px: tuple[int, int]
-    metadata: Mapping[str, str | float]
+    metadata: Details
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,9 @@ class DecodedPhoto(_Photo):
 
     damage: str | None = None
 
-    def details(self, *, exif: bool) -> dict[str, str | float]:
+    def details(self, *, exif: bool) -> Details:
         """Return what is stored with the photo: its damage, and with `exif` its metadata."""
-        damage = {} if self.damage is None else {DAMAGE: self.damage}
+        damage: Details = {} if self.damage is None else {DAMAGE: self.damage}
         return {**(self.metadata if exif else {}), **damage}
 
 
@@ -236,6 +237,22 @@ def decoded_image(
             del photo, opened
 
 
+def read_details(data: bytes, source: str, limits: ImageLimits = DEFAULT_LIMITS) -> Details:
+    """Return what a photo tells of itself, as `DecodedPhoto` has it; only a PNG is decoded for it.
+
+    Raises:
+        ImageError: If `decode_image` raises it, as far as that shows in the header.
+    """
+    with opened_image(data, source, limits) as opened:
+        picture = opened.picture
+        if picture.format == "PNG":
+            picture.load()  # they may follow the pixels
+        exif = None
+        with suppress(Exception):
+            exif = picture.getexif()
+        return over(opened.metadata, file_details(exif, picture))
+
+
 @contextmanager
 def opened_image(
     data: bytes,
@@ -260,7 +277,7 @@ def opened_image(
     if len(data) > limits.max_bytes:
         raise ImageTooLargeError(source, f"{len(data)} bytes, limit {limits.max_bytes}")
     with _decoders(source, limits):
-        orientation, metadata = 1, dict[str, str | float]()
+        orientation, metadata = 1, Details()
         if "RAW" in limits.formats and is_raw(data):
             data, orientation, metadata = raw_preview(data, source)
         picture = _identified(data, limits.formats)
@@ -340,7 +357,7 @@ def _identified(data: bytes, formats: tuple[str, ...]) -> ImageFile.ImageFile | 
 
 
 def _decode(opened: OpenedPhoto) -> DecodedPhoto:
-    orientation, metadata = opened.orientation, opened.metadata
+    orientation = opened.orientation
     picture, missing = _loaded(opened)
     grey_range = stated_range(picture)
     try:
@@ -348,8 +365,7 @@ def _decode(opened: OpenedPhoto) -> DecodedPhoto:
         orientation = exif.get(ExifTags.Base.Orientation, orientation)
     except Exception:  # broken EXIF data are common in old photos, and do not spoil them
         exif = None
-    if exif:
-        metadata = {**exif_metadata(exif), **metadata}
+    metadata = over(opened.metadata, file_details(exif, picture))
     if isinstance(picture, ImageFile.ImageFile):
         picture.fp = None  # of a WebP it holds all pixels once more
     upright = picture

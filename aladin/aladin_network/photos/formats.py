@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from PIL import Image, features
 
 from aladin_network.errors import ImageError
-from aladin_network.photos.exif import exif_metadata
+from aladin_network.photos.fields import Details
+from aladin_network.photos.metadata import file_details
 
 HAS_AVIF = bool(features.check("avif"))
 HAS_HEIF = find_spec("pillow_heif") is not None
@@ -121,7 +122,7 @@ def register_heif() -> None:
     register_heif_opener()
 
 
-def raw_preview(data: bytes, source: str) -> tuple[bytes, int, dict[str, str | float]]:
+def raw_preview(data: bytes, source: str) -> tuple[bytes, int, Details]:
     """Return the embedded JPEG of a camera RAW, its orientation, and the metadata beside it."""
     import rawpy
 
@@ -139,7 +140,7 @@ def raw_preview(data: bytes, source: str) -> tuple[bytes, int, dict[str, str | f
     exif = Image.Exif()
     with suppress(Exception):  # not all makers' files are TIFF
         exif.load(data)
-    return bytes(preview.data), orientation, exif_metadata(exif)
+    return bytes(preview.data), orientation, file_details(exif, None)
 
 
 def _tiff_tags(data: bytes, order: str) -> Iterator[tuple[int, int]]:

@@ -22,6 +22,7 @@ from aladin_index.encode.source_items import (
     Prepared,
     SourceItem,
     TextItem,
+    date_of_file,
     stored_form,
 )
 from aladin_index.format.skipped import SkippedItem
@@ -37,6 +38,7 @@ from aladin_network.inference import (
     is_cut,
 )
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_image
+from aladin_network.photos.fields import over
 from aladin_network.photos.memory import (
     DecodingMemory,
     MemoryBudget,
@@ -78,6 +80,7 @@ class ImageReader:
 
     Attributes:
         limits: Limits of the bytes and pixels of a photo.
+        exif: Whether what a photo tells of itself is read.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class ImageReader:
     ) -> None:
         self.limits = limits
         self._memory = memory or DecodingMemory.for_pixels(limits.max_pixels)
-        self._exif = exif
+        self.exif = exif
         self._region_limits = regions or RegionLimits()
         self._detector = detector
 
@@ -114,7 +117,7 @@ class ImageReader:
                 image = Prepared(encoder.preprocess(photo.picture), photo.size_px)
             else:
                 image = prepare_regions(encoder, detector.detect(photo.picture), photo.size_px)
-            return image._replace(metadata=photo.details(exif=self._exif))
+            return image._replace(metadata=photo.details(exif=self.exif))
 
     def read_regions(
         self, encoder: PhotoReader, data: bytes, photo: bytes | None, source: str
@@ -142,7 +145,7 @@ class ImageReader:
             return prepare_regions(encoder, regions, regions.size_px)
         with decoded_image(photo, self._memory, "image", self.limits) as decoded:
             image = prepare_regions(encoder, regions, decoded.size_px)
-            return image._replace(metadata=decoded.details(exif=self._exif))
+            return image._replace(metadata=decoded.details(exif=self.exif))
 
     def _detector_for(self, encoder: PhotoReader) -> Detector:
         needed = encoder.config.detector
@@ -286,7 +289,10 @@ class PhotoDecoder:
         if data is None:
             raise InputError(f"item {brief(item.id)}: expected an image among the images, got none")
         source = f"image of item {brief(item.id)}" if item.upload else item.photo.source
-        return self.images.read_photo(encoder, data, source)
+        prepared = self.images.read_photo(encoder, data, source)
+        if not (self.images.exif and item.of_folder):
+            return prepared
+        return prepared._replace(metadata=over(prepared.metadata, date_of_file(item)))
 
 
 @dataclass(frozen=True, kw_only=True)

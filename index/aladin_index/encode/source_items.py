@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -26,6 +27,8 @@ from aladin_index.settings import (
     check_metadata,
 )
 from aladin_network.errors import InputError, brief
+from aladin_network.photos.dates import moment_of_file, moment_of_name
+from aladin_network.photos.fields import Details, Value, date_details, over
 from aladin_network.photos.files import (
     CONTROL_CHARACTER,
     ListedPhotos,
@@ -107,13 +110,13 @@ class Prepared(NamedTuple):
         size_px: Width and height of the photo; None for a text, or if unknown.
         boxes: (regions, 4) boxes of the regions that the network takes, in fractions of the photo,
             or None if unknown or if the encoder derives them from the photo's size.
-        metadata: What the photo or the text itself tells, see `aladin_network.photos.exif`.
+        metadata: What the photo or the text itself tells, see `aladin_network.photos.fields`.
     """
 
     value: Any
     size_px: tuple[int, int] | None
     boxes: NDArray[np.float32] | None = None
-    metadata: Mapping[str, str | float] = MappingProxyType({})
+    metadata: Mapping[str, Value] = MappingProxyType({})
 
 
 def place_of(item: SourceItem, row: int) -> str:
@@ -147,6 +150,17 @@ def file_state(path: Path) -> str | None:
     except OSError:
         return None
     return f"{state.st_size} {state.st_mtime_ns}"
+
+
+def date_of_file(item: ImageItem) -> Details:
+    """Return when a photo of a folder was taken by its name, else by the time of its file."""
+    if not item.has_own_file:
+        return {}
+    moment = moment_of_name(PurePosixPath(item.uri).name)
+    if moment is None:
+        with suppress(OSError):
+            moment = moment_of_file(item.path.stat().st_mtime_ns)
+    return date_details(moment)
 
 
 def with_file_state(item: SourceItem) -> SourceItem:
@@ -255,7 +269,7 @@ def stored_form(item: SourceItem, prepared: Prepared) -> StoredItem:
         image_id=None if isinstance(item, ImageItem) else item.image_id,
         width_px=width_px,
         height_px=height_px,
-        metadata={**prepared.metadata, **item.metadata},
+        metadata=over(item.metadata, prepared.metadata),
         offset=photo.offset if photo else 0,
         length=photo.length if photo else None,
         boxes=None if prepared.boxes is None else pack_boxes(prepared.boxes),

@@ -15,7 +15,7 @@ from aladin_index.changes.writer import AddReport, ChangesWriter, Revision
 from aladin_index.encode.encoded import AnyBatch, PackedBatch
 from aladin_index.encode.item_encoders import StreamedItems, item_encoder
 from aladin_index.encode.read_ahead import StageSeconds, batched, encoded_batches
-from aladin_index.encode.source_items import ImageItem, checked_items
+from aladin_index.encode.source_items import ImageItem, checked_items, date_of_file
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem
@@ -25,8 +25,9 @@ from aladin_index.sync.file_state import sha256_of
 from aladin_index.sync.plan import ChangeKind, PhotoChange, SyncPlan
 from aladin_index.tokens.codec import PackedTokens
 from aladin_network.detectors.base import Detector
-from aladin_network.photos.decoding import DAMAGE
-from aladin_network.photos.exif import EXIF_FIELDS
+from aladin_network.errors import ImageError
+from aladin_network.photos.decoding import DAMAGE, read_details
+from aladin_network.photos.fields import Details, over
 from aladin_network.types import Progress
 
 _REMOVED_AT_A_TIME = 1000
@@ -146,8 +147,47 @@ class PlanApplier:
     def _copy(self, live: FileCollection, changes: Iterable[PhotoChange]) -> Iterator[bool]:
         """Give photos the encodings of items of the same content, step by step."""
         for some in batched(changes, _COPIED_AT_A_TIME):
-            self._change(some, _copies(live, some, exif=self._settings.exif))
+            self._change(some, self._copies(live, some))
             yield True
+
+    def _copies(self, live: FileCollection, changes: Sequence[PhotoChange]) -> PackedBatch:
+        """Return photos with the encodings of items of the same content."""
+        sources = [change.source for change in changes if change.source is not None]
+        pairs = zip(live.items.by_rows(sources), changes, strict=True)
+        tokens = [_tokens(live, row) for row in sources]
+        return PackedBatch(
+            items=[self._copy_of(item, change) for item, change in pairs],
+            embeddings=live.embeddings(sources),
+            tokens=PackedTokens.concatenate(tokens),
+            lengths=np.array([each.count for each in tokens], dtype=np.int64),
+        )
+
+    def _copy_of(self, source: StoredItem, change: PhotoChange) -> StoredItem:
+        """Return an item for a photo with the size and the regions of another one.
+
+        What the photo tells of itself is read again: the other one's metadata are also from what
+        its folder said.
+        """
+        item = change.item
+        damage = {DAMAGE: source.metadata[DAMAGE]} if DAMAGE in source.metadata else {}
+        return source._replace(
+            id=item.id,
+            uri=item.uri,
+            path=str(item.path),
+            text=item.text,
+            metadata=over(item.metadata, {**self._told(item), **damage}),
+            file_state=change.state.text,
+        )
+
+    def _told(self, item: ImageItem) -> Details:
+        limits = self._settings.limits
+        if not self._settings.exif:
+            return {}
+        try:
+            own = read_details(item.photo.read(limits.max_bytes), item.photo.source, limits)
+        except ImageError:  # it is gone again; a later pass removes it
+            own = Details()
+        return over(own, date_of_file(item))
 
     def _encode(self, changes: Sequence[PhotoChange], progress: Progress) -> Iterator[bool]:
         """Encode photos, one batch in a step."""
@@ -218,34 +258,6 @@ class PlanApplier:
             generation=generation, removed=removed, new=new, file_states=file_states
         )
         return self._writer.revise("images", revision)
-
-
-def _copies(live: FileCollection, changes: Sequence[PhotoChange], *, exif: bool) -> PackedBatch:
-    """Return photos with the encodings of items of the same content."""
-    sources = [change.source for change in changes if change.source is not None]
-    pairs = zip(live.items.by_rows(sources), changes, strict=True)
-    tokens = [_tokens(live, row) for row in sources]
-    return PackedBatch(
-        items=[_copy_of(item, change, exif=exif) for item, change in pairs],
-        embeddings=live.embeddings(sources),
-        tokens=PackedTokens.concatenate(tokens),
-        lengths=np.array([each.count for each in tokens], dtype=np.int64),
-    )
-
-
-def _copy_of(source: StoredItem, change: PhotoChange, *, exif: bool) -> StoredItem:
-    """Return an item for a photo with the size, the regions and what another one tells itself."""
-    item = change.item
-    fields = (*(EXIF_FIELDS if exif else ()), DAMAGE)
-    own = {name: source.metadata[name] for name in fields if name in source.metadata}
-    return source._replace(
-        id=item.id,
-        uri=item.uri,
-        path=str(item.path),
-        text=item.text,
-        metadata={**own, **item.metadata},
-        file_state=change.state.text,
-    )
 
 
 def _tokens(live: FileCollection, row: int) -> PackedTokens:

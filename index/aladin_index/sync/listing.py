@@ -11,6 +11,8 @@ from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.skipped import SkippedItem
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.sync.file_state import BuiltState, FileState
+from aladin_network.photos.dates import BY_FILE
+from aladin_network.photos.fields import DATE_SOURCE
 
 _ROWS_AT_A_TIME = 4096
 
@@ -79,6 +81,7 @@ class IndexedPhoto(NamedTuple):
         is_live: False if it was removed; its encoding can still be read.
         as_built: State of the file before a build or an addition read it, or None if that is not
             recorded.
+        is_dated_by_file: Whether the time of its file is the photo's date.
     """
 
     row: int
@@ -88,6 +91,7 @@ class IndexedPhoto(NamedTuple):
     state: FileState | None
     is_live: bool
     as_built: BuiltState | None = None
+    is_dated_by_file: bool = False
 
     @property
     def details(self) -> str | None:
@@ -117,4 +121,5 @@ def indexed_photos(live: FileCollection) -> Iterator[IndexedPhoto]:
                 state=FileState.parse(state),
                 is_live=changes is None or changes.is_live(item.row),
                 as_built=BuiltState.parse(state),
+                is_dated_by_file=item.metadata.get(DATE_SOURCE) == BY_FILE,
             )

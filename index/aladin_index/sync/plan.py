@@ -179,7 +179,11 @@ class _Planner:
         if not state.sha256 or (known is not None and known.sha256 != state.sha256):
             source = self._by_digest.get(state.sha256)
             self._replace(photo, item, state, None if source is None else source.row, "changed")
-        elif not same_file or item.details not in (None, state.details):
+        elif (
+            not same_file
+            or item.details not in (None, state.details)
+            or (item.is_dated_by_file and known is not None and known[:2] != state[:2])
+        ):
             self._replace(photo, item, state, item.row, "changed" if same_file else "moved")
         else:
             self.plan.unchanged += 1

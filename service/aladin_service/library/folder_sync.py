@@ -210,7 +210,8 @@ class FolderSync:
             raise MissingPhotosError(
                 f"{folder}: expected a folder of photos, found {found}; nothing was changed"
             )
-        rules, places = FolderRules(settings.exclude), PhotoPlaces(folder, settings.photos_root)
+        rules = FolderRules(settings.exclude, sidecars=settings.add.exif)
+        places = PhotoPlaces(folder, settings.photos_root)
         listing = FolderListing(folder=folder)
         reading = _FolderReading(listing, places, self._unusable, self._is_settled)
         try:

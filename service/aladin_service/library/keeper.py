@@ -48,7 +48,7 @@ class KeepPlan(FollowedFolders):
     Attributes:
         checkpoint: Model of a new index, or None if there is an index.
         limits: Limits of a photo.
-        exif: Whether the EXIF data of photos become metadata.
+        exif: Whether what photos tell of themselves becomes metadata.
         watch: Whether to go on when the first pass is done.
     """
 
@@ -104,9 +104,9 @@ def _first_generation(plan: KeepPlan, progress: Progress, readers: int) -> int:
     settings = BuildSettings(readers=readers, limits=plan.limits, exif=plan.exif)
     reasons: list[str] = []
     for folder in plan.folders:
-        photos = image_items(
-            folder, None, places=photo_places(folder, plan.folders), rules=FolderRules(plan.exclude)
-        )
+        places = photo_places(folder, plan.folders)
+        rules = FolderRules(plan.exclude, sidecars=plan.exif)
+        photos = image_items(folder, None, places=places, rules=rules)
         try:
             first = list(islice(photos, FIRST_PHOTOS))
             # The rest is read only if none of the first can be used.

@@ -29,6 +29,7 @@ from aladin_network.types import NullProgress, Progress
 from aladin_service.library.folder_sync import FolderSettings, FolderSync
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.samples import DETAILS, TEXT
+from aladin_training.data.sidecars import XMP
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ _REMEDY = (
 )
 _MOUNTS = Path("/proc/self/mounts")
 _OCTAL = re.compile(r"\\([0-7]{3})")
-_SUFFIXES = frozenset({*PHOTO_SUFFIXES, *UNREADABLE_SUFFIXES, TEXT, DETAILS})
+_SUFFIXES = frozenset({*PHOTO_SUFFIXES, *UNREADABLE_SUFFIXES, TEXT, DETAILS, XMP})
 
 
 @dataclass(frozen=True, kw_only=True)

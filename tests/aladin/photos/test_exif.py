@@ -10,8 +10,8 @@ from PIL import ExifTags, Image
 from PIL.TiffImagePlugin import IFDRational
 
 from aladin_network.photos.decoding import decoded_image
-from aladin_network.photos.exif import exif_metadata
 from aladin_network.photos.memory import DecodingMemory
+from aladin_network.photos.metadata import file_details
 from tests.aladin.pictures import encode
 
 BASE, GPS = ExifTags.Base, ExifTags.GPS
@@ -62,7 +62,7 @@ def test_the_first_valid_time(
         {} if written is None else {BASE.DateTime: written},
         {tag: time for tag, time in details.items() if time is not None},
     )
-    assert exif_metadata(exif).get("taken_at") == expected
+    assert file_details(exif, None).get("taken_at") == expected
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_first_valid_time(
 )
 def test_a_time_in_the_future_is_none(days: float, is_taken: bool) -> None:
     time = (datetime.now() + timedelta(days=days)).strftime("%Y:%m:%d %H:%M:%S")
-    assert ("taken_at" in exif_metadata(make_exif({BASE.DateTime: time}))) is is_taken
+    assert ("taken_at" in file_details(make_exif({BASE.DateTime: time}), None)) is is_taken
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_time_in_the_future_is_none(days: float, is_taken: bool) -> None:
 def test_cameras(make: str | None, model: str | None, expected: str | None) -> None:
     tags = {BASE.Make: make, BASE.Model: model}
     exif = make_exif({tag: text for tag, text in tags.items() if text is not None})
-    assert exif_metadata(exif).get("camera") == expected
+    assert file_details(exif, None).get("camera") == expected
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_names_of_cameras_are_utf_8_or_else_latin_1(stored: bytes, expected: str
     exif[BASE.Model] = "?" * len(stored)
     read = Image.Exif()
     read.load(exif.tobytes().replace(b"?" * len(stored), stored))
-    assert exif_metadata(read) == {"camera": expected}
+    assert file_details(read, None) == {"camera": expected}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_names_of_cameras_are_utf_8_or_else_latin_1(stored: bytes, expected: str
 )
 def test_places(changes: dict[int, Any], expected: tuple[float, float] | None) -> None:
     gps = {tag: value for tag, value in {**PISA, **changes}.items() if value is not None}
-    found = exif_metadata(make_exif(gps=gps))
+    found = file_details(make_exif(gps=gps), None)
     assert found == ({} if expected is None else {"lat": expected[0], "lon": expected[1]})
 
 
@@ -141,6 +141,7 @@ def test_every_format_that_carries_it(kind: str) -> None:
     ) as photo:
         assert photo.metadata == {
             "taken_at": "2024-07-31T18:05:09",
+            "date_source": "exif",
             "camera": "Apple iPhone 15 Pro",
             "lat": 43.722950,
             "lon": 10.396500,

@@ -78,7 +78,11 @@ def test_of_a_camera_raw_the_preview(orientation: int) -> None:
         assert photo.picture.size == photo.size_px == ((96, 64) if is_turned else (64, 96))
         red_at = {1: (32, 10), 6: (86, 32), 8: (10, 32)}[orientation]
         assert is_near(photo.picture, red_at, RED)
-        assert photo.metadata == {"taken_at": "2021-05-06T07:08:09", "camera": "Acme X1"}
+        assert photo.metadata == {
+            "taken_at": "2021-05-06T07:08:09",
+            "date_source": "exif",
+            "camera": "Acme X1",
+        }
     with opened_image(data) as opened:
         assert opened.data.endswith(preview[20:])  # LibRaw replaces the header by its own
         assert opened.is_upright == (not is_turned)

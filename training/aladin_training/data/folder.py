@@ -14,19 +14,19 @@ from pathlib import Path, PurePosixPath
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
-from aladin_training.data.fields import Place, readable
+from aladin_training.data.fields import Place
 from aladin_training.data.folder_rules import FolderRules
-from aladin_training.data.records import LocatedRecord, Source, skipped_photo
+from aladin_training.data.records import LocatedRecord, Source, skipped_photo, unusable_beside
 from aladin_training.data.samples import (
     DETAILS,
     TEXT,
     Photo,
     SideFile,
-    check_side_file,
     read_beside,
     sample_entries,
     split_of_folder,
 )
+from aladin_training.data.sidecars import XMP, side_content, sidecar_details
 from aladin_training.data.webdataset import is_tar, read_tar
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -90,15 +90,15 @@ _KINDS = {
 def read_photo(source: Source) -> Iterator[LocatedRecord]:
     """Read one photo, with the files beside it."""
     path = source.path.absolute()
-    beside = (path.with_suffix(TEXT), path.with_suffix(DETAILS))
-    return _photo(source, path, frozenset(each.name for each in beside if each.is_file()))
+    return _photo(source, path, lambda name: path.with_name(name).is_file(), sidecars=True)
 
 
 def read_folder(source: Source) -> Iterator[LocatedRecord]:
     """Read all photos below a folder, or all tars, sorted by path; hidden files are skipped.
 
     ``dog.txt`` beside ``dog.jpg`` holds its captions, one a line, and ``dog.json`` other fields;
-    the id is the path in the folder. Links to folders are not followed. With the rules of a folder
+    the id is the path in the folder. Files of other programs tell more, see
+    `aladin_training.data.sidecars`. Links to folders are not followed. With the rules of a folder
     as people have it, a tar among photos is skipped.
     """
     return _Folder(source).entries()
@@ -111,6 +111,11 @@ class _Folder:
         self._source = source
         self._folder = source.path.absolute()
         self._first: dict[str, Path] = {}
+        self._names: frozenset[str] = frozenset()
+        self._is_any = False
+        # Files that may belong to a photo, and those that do.
+        self._beside: list[Path] = []
+        self._used: set[Path] = set()
 
     def entries(self) -> Iterator[LocatedRecord]:
         for path, names in walk_files(self._folder, self._skip, self._source.rules):
@@ -118,9 +123,28 @@ class _Folder:
                 yield from self._tar(path)
             elif path.suffix.lower() in PHOTO_SUFFIXES:
                 self._refuse_both("photo", path)
-                yield from _photo(self._source, path, names)
+                has = partial(self._has, path.parent, names)
+                yield from _photo(self._source, path, has, sidecars=self._has_sidecars(names))
+            elif path.suffix.lower() in (TEXT, DETAILS, XMP):
+                self._beside.append(path)
             else:
                 self._other(path)
+        for path in self._beside:
+            if path not in self._used:
+                self._other(path)
+
+    def _has_sidecars(self, names: frozenset[str]) -> bool:
+        """Tell whether any of the files of a folder may be one, once for all its photos."""
+        if names is not self._names:
+            self._names = names
+            self._is_any = any(name.lower().endswith((XMP, DETAILS)) for name in names)
+        return self._is_any
+
+    def _has(self, folder: Path, names: frozenset[str], name: str) -> bool:
+        """Tell whether there is a file, which is read if so."""
+        if name in names and self._source.rules is not None:
+            self._used.add(folder / name)
+        return name in names
 
     def _tar(self, path: Path) -> Iterator[LocatedRecord]:
         if self._source.rules is not None and self._holds_photos:
@@ -224,18 +248,24 @@ def _no_file(entry: os.DirEntry[str]) -> str | None:
     return "a broken link" if kind is None else f"a link to {kind}, not a file"
 
 
-def _photo(source: Source, path: Path, names: frozenset[str]) -> Iterator[LocatedRecord]:
-    """Read a photo with the files beside it, whose names are among `names`."""
-    files = [each for suffix in (DETAILS, TEXT) if (each := path.with_suffix(suffix)).name in names]
+def _photo(
+    source: Source, path: Path, has: Callable[[str], bool], *, sidecars: bool
+) -> Iterator[LocatedRecord]:
+    """Read a photo with the files beside it; `has` tells which there are."""
+
+    def skip(file: Path, error: DataError) -> None:
+        uri = source.uri(file)
+        source.on_skip(unusable_beside(uri, error, split_of_folder(uri)))
+
+    files = [each for suffix in (DETAILS, TEXT) if has((each := path.with_suffix(suffix)).name)]
     beside = read_beside(
-        (SideFile(source.uri(file), Place(file), partial(_content, file)) for file in files),
+        (SideFile(source.uri(file), Place(file), partial(side_content, file)) for file in files),
         source.on_skip,
     )
+    if sidecars and source.rules is not None and source.rules.sidecars:
+        # The details of the photo have been read; they may be Takeout's.
+        own = path.with_suffix(DETAILS).name if beside.details != {} else None
+        told = sidecar_details(path, lambda name: name != own and has(name), skip)
+        beside = beside._replace(told=told)
     photo = Photo(source.uri(path), PhotoFile(path), Place(path), in_tar=False)
     return sample_entries(photo, beside, source.on_skip)
-
-
-def _content(file: Path) -> bytes:
-    with readable(file):
-        check_side_file(file.stat().st_size, Place(file))
-        return file.read_bytes()

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-# Folders of Synology, QNAP, Windows, macOS and Lightroom: thumbnails, snapshots, deleted files.
-PROGRAM_FOLDERS = (
+# What Synology, QNAP, Windows, macOS and Lightroom keep among photos: thumbnails, deleted
+# files.
+_OF_PROGRAMS = (
     *("@eaDir", "#recycle", "#snapshot"),
     *("@__thumb", "@Recycle", "@Recently-Snapshot"),
     *("$RECYCLE.BIN", "System Volume Information", "lost+found"),
     *("__MACOSX", "*.lrdata"),
+    *("[Tt]humbs.db", "ehthumbs.db", "[Dd]esktop.ini"),
 )
-# Files beside photos that are read with them, and those that systems leave in every folder.
-_NOT_COUNTED = frozenset({".txt", ".json", ".db", ".ini"})
 # Files in which editors and cameras keep what they know of a photo.
 _SIDE_FILES = frozenset({".xmp", ".aae", ".pp3", ".thm"})
 _VIDEOS = frozenset(
@@ -32,10 +32,15 @@ _MOST_NAMES = 5
 
 
 class FolderRules:
-    """Decides by patterns of names, or of paths, what is skipped in one pass, and counts it."""
+    """Decides by patterns of names, or of paths, what is skipped in one pass, and counts it.
 
-    def __init__(self, exclude: Sequence[str] = ()) -> None:
+    Attributes:
+        sidecars: Whether the files that other programs write beside a photo are read.
+    """
+
+    def __init__(self, exclude: Sequence[str] = (), *, sidecars: bool = True) -> None:
         """Start with counts of 0."""
+        self.sidecars = sidecars
         self.exclude = tuple(pattern.rstrip("/") for pattern in exclude)
         self._others: Counter[str] = Counter()
         self._hidden: Counter[str] = Counter()
@@ -44,7 +49,7 @@ class FolderRules:
     def leaves_out(self, uri: PurePosixPath) -> bool:
         """Whether a file or a folder is skipped; counted if so."""
         name = uri.name
-        if name.startswith(".") or any(fnmatchcase(name, each) for each in PROGRAM_FOLDERS):
+        if name.startswith(".") or any(fnmatchcase(name, each) for each in _OF_PROGRAMS):
             self._hidden[name] += 1
             return True
         for pattern in self.exclude:
@@ -54,10 +59,8 @@ class FolderRules:
         return False
 
     def count_other(self, uri: PurePosixPath) -> None:
-        """Count a file that is no photo, unless it belongs to one."""
-        suffix = uri.suffix.lower()
-        if suffix not in _NOT_COUNTED:
-            self._others[suffix or "no suffix"] += 1
+        """Count a file that is no photo, and belongs to none."""
+        self._others[uri.suffix.lower() or "no suffix"] += 1
 
     @property
     def kinds(self) -> dict[str, int]:

@@ -11,9 +11,11 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from aladin_network.errors import DataError
+from aladin_network.photos.fields import over
 from aladin_network.photos.files import PhotoFile, name_fault
 from aladin_network.types import MAX_STORED_BYTES
 from aladin_training.data.fields import Place, Row, download_failed, parse_json
@@ -26,10 +28,9 @@ from aladin_training.data.records import (
 )
 
 TEXT, DETAILS = ".txt", ".json"
+# A field that all files of Google Takeout have.
+TAKEN = "photoTakenTime"
 _OWN_CAPTIONS = ("captions", "caption")
-# A field that all files of Google Takeout have. Their people and places are not for everybody who
-# may search.
-_TAKEOUT = "photoTakenTime"
 # A line of the labels of a detector, as of YOLO: a class and the numbers of a box.
 _LABEL = re.compile(r"\s*\d+(\s+-?[\d.]+(e-?\d+)?){4,}\s*")
 _SPLITS = frozenset({"train", "val", "test"})
@@ -49,10 +50,14 @@ class SideFile(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What the ``.txt`` and the ``.json`` beside a photo say; None without such a file."""
+    """What the ``.txt`` and the ``.json`` beside a photo say; None without such a file.
+
+    `told` is what other programs' files say, see `aladin_training.data.sidecars`.
+    """
 
     captions: tuple[str, ...] | None
     details: Mapping[str, Any] | None
+    told: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_beside(files: Iterable[SideFile], on_skip: OnSkip) -> Beside:
@@ -107,7 +112,7 @@ def _record(photo: Photo, beside: Beside) -> Record:
         uri=str(photo.uri),
         captions=captions if beside.captions is None else beside.captions,
         split=row.split or split_of_folder(photo.uri),
-        metadata=row.metadata(),
+        metadata=over(row.metadata(), beside.told),
     )
 
 
@@ -120,10 +125,10 @@ def _path_fault(path: Path) -> str | None:
     return None
 
 
-def check_side_file(size: int, place: Place) -> None:
+def check_side_file(size: int, place: Place, most: int = MAX_STORED_BYTES) -> None:
     """Refuse a file beside a photo before it is read, if it is too large to be about one photo."""
-    if size > MAX_STORED_BYTES:
-        raise place.error(f"{size} bytes, at most {MAX_STORED_BYTES} are read beside a photo")
+    if size > most:
+        raise place.error(f"{size} bytes, at most {most} are read beside a photo")
 
 
 def split_of_folder(uri: PurePosixPath) -> str | None:
@@ -133,11 +138,11 @@ def split_of_folder(uri: PurePosixPath) -> str | None:
 
 
 def _parse_details(raw: bytes, place: Place) -> dict[str, Any]:
-    """Parse the ``.json`` of a sample; of one of Google Takeout nothing is taken."""
+    """Parse the ``.json`` of a sample; one of Google Takeout is none."""
     details = parse_json(raw, place)
     if not isinstance(details, dict):
         raise place.error("expected a JSON object")
-    return {} if _TAKEOUT in details else cast(dict[str, Any], details)
+    return {} if TAKEN in details else cast(dict[str, Any], details)
 
 
 def _parse_captions(raw: bytes, place: Place) -> tuple[str, ...]:

@@ -167,7 +167,7 @@ def _build(
         )
         store = opened_regions(sources.regions, sources.region_labels)
         places = photo_places(images, sources.photos_root) if images else None
-        rules = FolderRules(tuple(sources.exclude or ()))
+        rules = FolderRules(tuple(sources.exclude or ()), sidecars=settings.exif)
         photos = images_of_all(images, split, store, places, rules) if images else None
         found = _find_regions(model, sources, store, own_device, settings.device)
         lines = texts_of_all(texts, split, images or ()) if texts else None

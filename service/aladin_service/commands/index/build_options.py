@@ -84,8 +84,8 @@ ExifOption = Annotated[
     bool,
     typer.Option(
         "--exif/--no-exif",
-        help="Read when, with which camera and where a photo was taken into its metadata: "
-        "taken_at, camera, lat, lon. Whoever may search can see them.",
+        help="Read what a photo, and other programs' files beside it, tell into its metadata: "
+        "titles, people, dates, places. Whoever may search can see them.",
     ),
 ]
 

@@ -93,7 +93,7 @@ def add(
     finder = None
     if images and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
-    source = _NewItems(images, texts, split, photos_root, exclude, store, finder)
+    source = _NewItems(images, texts, split, photos_root, exclude, store, finder, settings.exif)
     with closing(open_writer(index, checkpoint.model_id, engine=engine)) as writer:
         if settings.on_duplicate == "error":
             for target in source.targets:
@@ -126,6 +126,7 @@ class _NewItems:
         exclude: Patterns of what is skipped in a folder, or None.
         store: Precomputed regions, or None.
         finder: Detector of regions, or None.
+        sidecars: Whether the files of other programs beside photos are read.
         places: Where the photos of the last reading are; None before the first.
         rules: What the last reading skipped; None before the first.
     """
@@ -137,6 +138,7 @@ class _NewItems:
     exclude: list[str] | None
     store: RegionStore | None
     finder: Detector | None
+    sidecars: bool
     places: PhotoPlaces | None = None
     rules: FolderRules | None = None
 
@@ -161,7 +163,7 @@ class _NewItems:
             return texts_of_all(texts, self.split, images if report else texts)
         # Both count, so there is one for each reading.
         self.places = photo_places(images, self.photos_root)
-        self.rules = FolderRules(tuple(self.exclude or ()))
+        self.rules = FolderRules(tuple(self.exclude or ()), sidecars=self.sidecars)
         return images_of_all(images, self.split, self.store, self.places, self.rules)
 
 

@@ -141,19 +141,20 @@ def test_everything_is_indexed_or_named_with_its_reason(
     for name, reason in REASONS.items():
         assert reason in found[name] and str(pictures) not in found[name]
     assert (
-        "not looked at: 3 not photos (2 '.mp4', 1 '.pdf'); 2 hidden, or of other programs "
-        "(1 '.thumbnails', 1 '@eaDir'); 1 excluded (1 'Screenshots')\n"
+        "not looked at: 4 not photos (2 '.mp4', 1 '.pdf', 1 '.txt'); 3 hidden, or of other programs"
+        " (1 '.thumbnails', 1 '@eaDir', 1 'Thumbs.db'); 1 excluded (1 'Screenshots')\n"
     ) in result.stderr
     assert "Warning" not in result.stderr
-    phone = {"taken_at": "2024-07-01T12:00:00", "camera": "Acme Phone 3"}
+    clock = {"taken_at": "2024-07-01T12:00:00", "date_source": "exif"}
+    phone = {"camera": "Acme Phone 3", **clock}
     metadata = metadata_of(index)
-    assert command == "build" or metadata.pop("a.png") == {}
+    for name in ("large.jpg", *(["a.png"] if command == "add" else [])):
+        assert metadata.pop(name).keys() == {"taken_at", "utc_offset", "date_source"}
     assert metadata == {
         **{f"2024/{number:02d}.jpg": {"folder": ["2024"], **phone} for number in range(3)},
         "iphone.heic": phone | {"taken_at": "2023-01-02T03:04:05"} | PLACE,
         "android.avif": phone | {"taken_at": "2022-01-02T03:04:05"},
-        "camera.dng": {"taken_at": "2021-05-06T07:08:09", "camera": "Acme X1"},
-        "large.jpg": {},
+        "camera.dng": clock | {"taken_at": "2021-05-06T07:08:09", "camera": "Acme X1"},
     }
     with closing(open_backend(index)) as opened:
         large = opened.collection("images").items.by_id("large.jpg")
@@ -206,7 +207,9 @@ def test_fields_of_the_user_take_precedence_and_exif_can_be_switched_off(
     aladin(*build, tmp_path / "with")
     aladin(*build, tmp_path / "without", "--no-exif")
     assert metadata_of(tmp_path / "without") == {"a.jpg": own}
-    camera = {"taken_at": "2024-07-01T12:00:00", "camera": "Acme Phone 3", "lon": -10.25}
+    # Not the photo's longitude beside another latitude.
+    taken = {"taken_at": "2024-07-01T12:00:00", "date_source": "exif"}
+    camera = {"camera": "Acme Phone 3", **taken}
     assert metadata_of(tmp_path / "with") == {"a.jpg": camera | own}
     added = ["index", "add", tmp_path / "without", "--images", folder, "--on-duplicate", "replace"]
     for words, expected in ((["--no-exif"], own), ([], camera | own)):
@@ -266,7 +269,8 @@ async def test_uploads_tell_it_too(
 ) -> None:
     exif = exif_of("2020:02:03 04:05:06", gps=True)
     image = base64.b64encode(file_of(make_photo(70), exif=exif)).decode()
-    told = {"taken_at": "2020-02-03T04:05:06", **PLACE} if allowed else {}
+    date = {"taken_at": "2020-02-03T04:05:06", "date_source": "exif"}
+    told = date | PLACE if allowed else {}
     monkeypatch.setenv("ALADIN_EXIF", str(allowed).lower())
     async with service(index=index) as client:
         body = {"id": "new", "image": image, "metadata": {"camera": "mine"}}
