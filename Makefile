@@ -4,7 +4,7 @@ SERVE ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 # All of the users' extras, which the default tests test.
-ALL := cpu,photos,milvus,ray,mcp,otel
+ALL := train,raw,milvus,ray,mcp,otel
 # What an installation is made from: the package is editable, but its kernel is compiled.
 INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/aladin_index/kernel/*.[ch])
 
@@ -14,7 +14,7 @@ INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/aladin_index/ke
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(VENV)/.installed-cpu ## train, index and serve the demo on http://127.0.0.1:8000 (SERVE=0: stop after its table)
+demo: $(VENV)/.installed-train ## train, index and serve the demo on http://127.0.0.1:8000 (SERVE=0: stop after its table)
 	$(BIN)/aladin demo $(if $(filter 0,$(SERVE)),--no-serve)
 
 test: $(VENV)/.installed-dev ## run the default tests: no network, no weights, no GPU
@@ -63,6 +63,7 @@ wheel: $(VENV)/.installed-release ## build the sdist and a manylinux wheel from 
 	$(BIN)/python -m build --outdir dist/plain .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist dist/plain/*.whl
 	mv dist/plain/*.tar.gz dist/ && rm -r dist/plain
+	$(BIN)/python -m twine check --strict dist/*
 
 image: ## build the service's image with Docker (the GPU's: docker/Dockerfile)
 	docker compose -f docker/compose.yaml build
@@ -75,12 +76,12 @@ docker-check: ## build the images and run all of them, with Docker or with podma
 UV ?= uv
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet $(UPGRADE) --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28
-# What both images have besides: traces, HEIC and RAW photos, agents, Milvus.
-IMAGE_EXTRAS := --extra otel --extra photos --extra mcp --extra milvus
+# What both images have besides: traces, camera RAW, agents, Milvus.
+IMAGE_EXTRAS := --extra otel --extra raw --extra mcp --extra milvus
 
 lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPGRADE=--upgrade: newest versions)
-	$(COMPILE) pyproject.toml --extra serve $(IMAGE_EXTRAS) --output-file docker/lock-serve.txt
-	$(COMPILE) pyproject.toml --extra gpu $(IMAGE_EXTRAS) --constraint docker/lock-serve.txt --output-file docker/lock-gpu.txt
+	$(COMPILE) pyproject.toml $(IMAGE_EXTRAS) --output-file docker/lock-serve.txt
+	$(COMPILE) pyproject.toml docker/lock-gpu.in --extra train $(IMAGE_EXTRAS) --no-emit-package faiss-cpu --constraint docker/lock-serve.txt --output-file docker/lock-gpu.txt
 	$(COMPILE) docker/lock-build.in --constraint docker/lock-serve.txt --output-file docker/lock-build.txt
 
 $(BIN)/python:
@@ -88,25 +89,25 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1' # which knows groups
 
-$(VENV)/.installed-cpu: $(INSTALLED_FROM) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu]'
+$(VENV)/.installed-train: $(INSTALLED_FROM) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(ALL)]' --group dev
-	@touch $@ $(VENV)/.installed-cpu
+	@touch $@ $(VENV)/.installed-train
 
-$(VENV)/.installed-release: $(INSTALLED_FROM) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu]' --group release
-	@touch $@ $(VENV)/.installed-cpu
+$(VENV)/.installed-release: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
+	@touch $@
 
 # The generator of a client needs an older typer than the command line: it has an environment of its own.
 $(VENV)/.installed-clients: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(ALL)]' --group dev --group clients
 	$(PYTHON) -m venv $(VENV)/generator
 	$(VENV)/generator/bin/python -m pip install --quiet --disable-pip-version-check 'openapi-python-client>=0.29,<0.30'
-	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-cpu
+	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-train
 
 $(VENV)/.installed-cluster: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(ALL)]' --group dev --group cluster-test
-	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-cpu
+	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-train

@@ -6,9 +6,10 @@ The compiler is $CC, else cc, gcc or clang on the PATH, else the one of the PyPI
 which is asked for only then. An installation without a kernel works, more slowly: if nothing
 compiles, that is said and the installation goes on.
 
-Package indexes show the README without the files beside it, so its links get the address of the
-repository: $PROJECT_URL, else that of the git remote `origin`. Without either, links to files
-become their text, and the package names no addresses.
+Package indexes show the README without the files beside it and without anchors, so its links get the
+address of the repository: $PROJECT_URL, else that of the git remote `origin`. Without either, links
+become their text, and the package names no addresses. What a checkout installs as `.` has the
+package's name there.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class ReadmeHook(MetadataHookInterface):
         text = (root / "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {
             "content-type": "text/markdown",
-            "text": with_absolute_links(text, url, tag),
+            "text": with_absolute_links(with_package_name(text, metadata["name"]), url, tag),
         }
         metadata["urls"] = {} if url is None else project_urls(url)
 
@@ -172,21 +173,29 @@ def project_urls(url: str) -> dict[str, str]:
     }
 
 
+def with_package_name(text: str, name: str) -> str:
+    """Name the package where a document installs the folder that it lies in, or extras of that."""
+    text = re.sub(r"(?<=pip install )\.(?=[\s`])", name, text)
+    return text.replace("pip install '.[", f"pip install '{name}[")
+
+
 def with_absolute_links(text: str, url: str | None, tag: str) -> str:
     """Make the links of a Markdown document work away from its repository.
 
     Args:
-        text: The document. Links to its own headings and to the web stay as they are.
+        text: The document. Links to the web stay as they are.
         url: Web address of the repository, or None; links become text then, and pictures go.
         tag: Tag or branch that the links show.
     """
 
     def link(found: re.Match[str]) -> str:
         is_picture, words, target = found[1] == "!", found[2], found[3]
-        if re.match(r"https?:|mailto:|#", target):
+        if re.match(r"https?:|mailto:", target):
             return found[0]
         if url is None:
             return "" if is_picture else words
+        if target.startswith("#"):
+            return f"[{words}]({url}{target})"
         view = "raw" if is_picture else "blob"
         return f"{found[1]}[{words}]({url}/{view}/{tag}/{target})"
 

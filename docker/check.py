@@ -75,11 +75,11 @@ def main() -> int:
         return report.failed
     try:
         report.step("compose files", lambda: _compose_files(engine))
-        image = f"{IMAGE}-{arguments.extra}"
+        image = f"{IMAGE}-{arguments.kind}"
         if report.step("image", lambda: _image(engine, work, arguments)):
             report.step("size", lambda: _size(engine, image))
             report.step("contents", lambda: service_run.check_contents(engine, image))
-            if arguments.extra == "serve":
+            if arguments.kind == "serve":
                 report.step("service", lambda: _service(engine, work, arguments))
     finally:
         engine.close()
@@ -93,7 +93,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", metavar="DIR", help="folder for images, kept for the next run")
     parser.add_argument("--revision", default="HEAD", help="revision to build; default: HEAD")
     parser.add_argument(
-        "--extra",
+        "--kind",
         choices=("serve", "gpu"),
         default="serve",
         help="image, of which only `serve` is run as a service; default: %(default)s",
@@ -150,7 +150,7 @@ def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
     run(archived)
     with tarfile.open(archive) as tar:
         tar.extractall(context, filter="data")
-    given = {"EXTRA": arguments.extra}
+    given = {"KIND": arguments.kind}
     mounts: list[str] = []
     if arguments.host_pip:
         mounts = share_pip_config(work / "pip.conf")
@@ -164,7 +164,7 @@ def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
             given["PYTHON_IMAGE"] = STAND_IN
             summary += " on a replacement of the base image, which cannot be pulled"
             _load_stand_in(engine, work)
-    tag, log = f"{IMAGE}-{arguments.extra}", work / f"build-{arguments.extra}.log"
+    tag, log = f"{IMAGE}-{arguments.kind}", work / f"build-{arguments.kind}.log"
     engine.build(context, tag, given, log, mounts)
     return summary
 

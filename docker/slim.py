@@ -33,9 +33,9 @@ NOT_SERVING = (
 NOT_COMPILED = re.compile(r"/transformers/models/|/pygments/(lexers|styles)/|/huggingface_hub/")
 
 
-def shrink(packages: Path, extra: str) -> None:
+def shrink(packages: Path, kind: str) -> None:
     """Remove files that only compilers and tests need, or other commands than those of `serve`."""
-    for name in (*FOLDERS, *(NOT_SERVING if extra == "serve" else ())):
+    for name in (*FOLDERS, *(NOT_SERVING if kind == "serve" else ())):
         for folder in list(packages.rglob(name)):
             if folder.is_dir():  # not already removed with its parent
                 shutil.rmtree(folder)

@@ -8,11 +8,13 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions, requires
+from importlib.metadata import metadata, packages_distributions, requires
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from aladin_network.extras import EXTRA_OF, missing_package
 
 ROOT = Path(__file__).parents[1]
 OTHER_RUNS = {"clients", "cluster", "browser"}  # markers of tests that `make test` leaves out
@@ -105,7 +107,7 @@ def test_make_test_installs_the_extras_that_are_locked() -> None:
     requirements = extras["project"]["optional-dependencies"]
     names = {
         canonicalize_name(Requirement(text).name)
-        for extra in {*locked} - {"gpu"}  # of which one package excludes that of cpu
+        for extra in locked
         for text in requirements[extra]
     }
     assert len(names) > 4
@@ -114,22 +116,43 @@ def test_make_test_installs_the_extras_that_are_locked() -> None:
 
 def test_messages_name_extras_that_there_are_by_the_line_that_installs_them() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {*project["optional-dependencies"], "{extra}"}
-    named: list[str] = []
-    for package in ("aladin", "training", "index", "service"):
-        for file in (ROOT / package).rglob("*.py"):
-            for before, extra in re.findall(
-                r"(.{15})aladin-search\[([^\]]*)\]", file.read_text(encoding="utf-8")
-            ):
-                named.append(extra)
-                assert extra in extras, (file, extra)
-                assert before.endswith(("pip install '", "``")), (file, before)
-            for extra in re.findall(
-                r'missing_package\([^)]*, "([\w-]+)"\)', file.read_text(encoding="utf-8")
-            ):
-                named.append(extra)
-                assert extra in extras, (file, extra)
-    assert {"mcp", "serve", "otel", "cpu"} <= {*named}
+    extras = project["optional-dependencies"]
+    files = [ROOT / package for package in ("aladin", "training", "index", "service")]
+    texts = [file.read_text(encoding="utf-8") for each in files for file in each.rglob("*.py")]
+    named = [
+        found for text in texts for found in re.findall(r"(.{15})aladin-search\[(.*?)\]", text)
+    ]
+    # The one that indexes record; others are named by `aladin_network.extras`.
+    assert [extra for _, extra in named] == ["raw"] and named[0][0].endswith("pip install '")
+    assert {*EXTRA_OF.values()} == {*extras}
+    distributions = packages_distributions()
+    for package, extra in EXTRA_OF.items():
+        assert f"{sys.executable} -m pip install 'aladin-search[{extra}]'" in missing_package(
+            "this", package
+        )
+        brought = {canonicalize_name(Requirement(text).name) for text in extras[extra]}
+        assert brought & {canonicalize_name(name) for name in distributions[package]}, package
+    assert missing_package("this", "numpy").endswith(" -m pip install aladin-search")
+
+
+def test_the_base_is_small_and_has_no_package_for_training_nor_one_under_the_gpl() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    left, seen = list[str](project["dependencies"]), set[str]()
+    while left:
+        requirement = Requirement(left.pop())
+        name = canonicalize_name(requirement.name)
+        if name in seen or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(name)
+        left += requires(name) or []
+    assert {"faiss-cpu", "onnxruntime", "pi-heif", "huggingface-hub"} <= seen
+    large = {"torch", "transformers", "scipy", "scikit-learn", "matplotlib", "pyarrow", "onnx"}
+    assert not seen & (large | {"pillow-heif", "rawpy", "faiss-gpu"})
+    for name in seen:
+        stated = metadata(name)
+        licences = [stated["License-Expression"] or (stated["License"] or "").partition("\n")[0]]
+        licences += stated.get_all("Classifier") or []
+        assert not re.search(r"(?<!L)GPL|(?<!Lesser )General Public", " ".join(licences)), name
 
 
 def test_ci_begins_with_make_test_in_an_environment_that_this_alone_makes(tmp_path: Path) -> None:

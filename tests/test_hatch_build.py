@@ -99,11 +99,20 @@ def test_links_of_the_readme_become_absolute() -> None:
     )
     assert hatch_build.with_absolute_links(text, URL, "v1.2") == (
         f"![page]({URL}/raw/v1.2/docs/a.webp) [Data]({URL}/blob/v1.2/docs/DATA.md#csv) "
-        f"[below](#start) [site](https://example.com)"
+        f"[below]({URL}#start) [site](https://example.com)"
     )
     bare = hatch_build.with_absolute_links(text, None, "v1.2")
     assert "docs/" not in bare
-    assert bare.startswith(" Data [below](#start) [site](https://example.com)")
+    assert bare == " Data below [site](https://example.com)"
+
+
+def test_the_page_of_the_package_installs_it_by_its_name() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = hatch_build.with_package_name(readme, "aladin-search")
+    assert "~/aladin/bin/pip install aladin-search\n~/aladin/bin/aladin photos ~/Pictures\n" in page
+    assert "\npip install 'aladin-search[train]' --extra-index-url" in page
+    assert "install ." not in page and "install '." not in page
+    assert hatch_build.with_package_name("pip install ./x", "y") == "pip install ./x"
 
 
 def test_a_package_names_the_addresses_of_its_repository(
@@ -112,7 +121,7 @@ def test_a_package_names_the_addresses_of_its_repository(
     (tmp_path / "README.md").write_text("[Data](docs/DATA.md)", encoding="utf-8")
     update = hatch_build.ReadmeHook(str(tmp_path), {}).update
     monkeypatch.setenv("PROJECT_URL", f"{URL}/")
-    metadata = {"version": "1.2"}
+    metadata = {"name": "aladin-search", "version": "1.2"}
     update(metadata)
     assert metadata["readme"] == {
         "content-type": "text/markdown",
@@ -124,6 +133,6 @@ def test_a_package_names_the_addresses_of_its_repository(
     (tmp_path / "PKG-INFO").write_text(f"Name: x\nProject-URL: Source, {URL}\n", encoding="utf-8")
     assert hatch_build.repository_url(tmp_path) == URL
     (tmp_path / "PKG-INFO").write_text("Name: x\n", encoding="utf-8")
-    metadata = {"version": "1.2"}
+    metadata = {"name": "aladin-search", "version": "1.2"}
     update(metadata)
     assert (metadata["readme"]["text"], metadata["urls"]) == ("Data", {})

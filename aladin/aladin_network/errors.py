@@ -280,11 +280,6 @@ class ReportedElsewhereError(AladinError):
         super().__init__("another process of this training job has failed")
 
 
-def missing_package(user: str, package: str, extra: str) -> str:
-    """Describe an optional package that `user` needs, with the line that installs its extra."""
-    return f"{user} needs the package {package}: pip install 'aladin-search[{extra}]'"
-
-
 def _rebuild(kind: type[AladinError], args: tuple[object, ...]) -> AladinError:
     """Restore a pickled error without calling ``__init__``, whose parameters differ."""
     error = kind.__new__(kind)

@@ -17,8 +17,8 @@ from aladin_network.errors import (
     InputError,
     NoSuchTargetError,
     UnknownItemError,
-    missing_package,
 )
+from aladin_network.extras import EXTRA_OF, missing_package
 from aladin_service.client_errors import (
     ConflictError,
     NoAccessError,
@@ -37,17 +37,6 @@ _MAX_NAME_CHARS = 100
 _MAX_MESSAGE_CHARS = 2000
 # Messages start with what was sent and end with what is expected: both ends are kept.
 _MESSAGE_END_CHARS = 500
-
-# Packages that an installation to search with (`serve`) lacks, and the extra that has them.
-_EXTRAS_OF = {
-    "torch": "cpu",
-    "transformers": "cpu",
-    "sklearn": "cpu",
-    "matplotlib": "cpu",
-    "tensorboard": "cpu",
-    "pyarrow": "parquet",
-    "huggingface_hub": "cpu",
-}
 
 # Errors of the system that only an attempt to write can have.
 _WRITE_ERRORS = frozenset(
@@ -91,8 +80,8 @@ def one_line(error: Exception) -> str:
     message = cut_message(" ".join(_words(error).split()))
     if isinstance(error, (AladinError, OSError)) and message:
         return message
-    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS_OF:
-        return missing_package("this", error.name, _EXTRAS_OF[error.name])
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF:
+        return missing_package("this", error.name)
     return f"{type(error).__name__}: {message} (use --debug for a traceback)"
 
 

@@ -23,12 +23,13 @@ STORED = {
 }
 
 
-def encode(picture: Image.Image, kind: str, **options: object) -> bytes:
+def encode(picture: Image.Image, kind: str = "JPEG", **options: object) -> bytes:
     """The file of a picture."""
-    if kind == "HEIF":
-        from pillow_heif import register_heif_opener
+    if kind == "HEIF":  # pi-heif only reads them, and is what the tests read them with
+        import pillow_heif
 
-        register_heif_opener()
+        pillow_heif.register_heif_opener()
+        Image.OPEN.pop(kind)
     buffer = io.BytesIO()
     picture.save(buffer, kind, **options)
     return buffer.getvalue()

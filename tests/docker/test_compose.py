@@ -98,7 +98,7 @@ def test_a_container_can_do_little_and_its_image_is_ours_or_a_pinned_sound_relea
         image = service["image"]
         if name in OURS[file]:  # of the image without a training framework
             assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+-serve", image)
-            assert service.get("build", {"args": {"EXTRA": "serve"}})["args"] == {"EXTRA": "serve"}
+            assert service.get("build", {"args": {"KIND": "serve"}})["args"] == {"KIND": "serve"}
             continue
         assert PINNED.match(image) or image in BY_TAG, image
         of, _, tag = image.split("@")[0].rpartition(":")
@@ -173,7 +173,7 @@ def test_the_gpu_changes_the_image_the_device_and_the_memory_alone(file: str) ->
     for name in OURS[ONE]:
         assert gpu[name]["command"] == [*base[name]["command"], "--device", "auto"]
         assert gpu[name]["image"] == f"{base[name]['image'].rpartition('-')[0]}-gpu"
-        assert gpu[name]["build"]["args"] == {"EXTRA": "gpu"}
+        assert gpu[name]["build"]["args"] == {"KIND": "gpu"}
         (device,) = gpu[name]["deploy"]["resources"]["reservations"]["devices"]
         assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
         assert (base[name]["mem_limit"], gpu[name]["mem_limit"]) == ("4g", "16g")

@@ -63,20 +63,30 @@ def option(command: list[str], name: str) -> str:
     return command[command.index(name) + 1]
 
 
+def requirements_in(file: str) -> list[str]:
+    """The requirements of a file for uv."""
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
 def wanted(commands: dict[str, list[str]], name: str) -> list[str]:
     """The requirements that a lock file is made of."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     if name == "build":
-        lines = (ROOT / "docker" / "lock-build.in").read_text(encoding="utf-8").splitlines()
-        requirements = [line for line in lines if not line.startswith("#")]
+        requirements = requirements_in("docker/lock-build.in")
         assert set(pyproject["build-system"]["requires"]) <= set(requirements)
         return requirements
     project = pyproject["project"]
     command = commands[name]
     assert "pyproject.toml" in command
     extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
-    assert set(extras) == {name, "otel", "photos", "mcp", "milvus"}
+    assert set(extras) - {"train"} == {"otel", "raw", "mcp", "milvus"}
+    assert ("train" in extras) == (name == "gpu")
     requirements = list[str](project["dependencies"])
+    if name == "gpu":
+        assert option(command, "--no-emit-package") == "faiss-cpu"
+        requirements = [each for each in requirements if not each.startswith("faiss-cpu")]
+        requirements += requirements_in("docker/lock-gpu.in")
     for extra in extras:
         requirements += of_extra(project["optional-dependencies"], extra)
     return requirements
@@ -172,3 +182,4 @@ def test_make_lock_writes_every_file_with_hashes_for_the_python_of_the_images(
         if name != "serve":  # with the versions of the service
             assert option(command, "--constraint") == LOCKS["serve"]
     assert "docker/lock-build.in" in commands["build"]
+    assert "docker/lock-gpu.in" in commands["gpu"]

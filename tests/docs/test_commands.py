@@ -126,7 +126,7 @@ def in_bash(script: str, folder: Path) -> Iterator[list[str]]:
 def commands_of(document: str, folder: Path) -> list[Said]:
     text = read(document)
     blocks = re.findall(r"^ *```bash\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
-    script = "\n".join(blocks).replace(".venv/bin/", "")
+    script = "\n".join(blocks).replace("~/aladin/bin/", "")
     found = [Said(document, tuple(words), True) for words in in_bash(script, folder)]
     prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     codes = re.findall(r"`((?:aladin|python -m) [^`]*)`", prose)

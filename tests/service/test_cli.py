@@ -37,7 +37,7 @@ def test_the_interpreter_has_no_objects_to_search_for_cycles_at_exit(
         (errors.IndexMismatchError("model", "a", "b"), 2, "model"),
         (errors.InputError("a\n  b\tc"), 2, "a b c"),
         (FileNotFoundError(errno.ENOENT, "None", "/x"), 2, "cannot read or write /x: None"),
-        (ABSENT, 2, "aladin-search[cpu]"),
+        (ABSENT, 2, "aladin-search[train]"),
         # And not these.
         (PermissionError(errno.EACCES, "Denied", b"/a"), 1, "cannot read or write /a: Denied"),
         (OSError(errno.EROFS, "Read-only", "/a"), 1, "cannot write to /a: Read-only"),

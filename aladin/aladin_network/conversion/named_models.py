@@ -16,13 +16,13 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from aladin_network.conversion.apart import convert_apart
 from aladin_network.conversion.layouts import GraphFiles, Variant, graph_files, plain_files
-from aladin_network.errors import CheckpointError
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.extras import is_installed, missing_package
 from aladin_network.files import atomic_folder, link_or_copy, lock_to_write, read_json, sha256_of
 from aladin_network.sources.hub_files import downloaded
 from aladin_network.sources.hub_messages import missing_folder
@@ -46,6 +46,7 @@ _FITTED = ("correction.safetensors", "calibration.json")
 _HUB_NAME = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 # What only a model of the transformers library needs.
 _FRAMEWORK = ("torch", "transformers")
+_WITH_GRAPHS = "Xenova/clip-vit-base-patch32:quantized"
 
 
 class _Source(NamedTuple):
@@ -85,6 +86,7 @@ def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
     Raises:
         CheckpointError: If there is no such model, the hub cannot be reached, the model is no dual
             encoder, or the cache cannot be written.
+        ConfigError: If the model has no graphs, and the packages that compute it are missing.
     """
     source = _source_of(name)
     if isinstance(source, Path):
@@ -127,7 +129,7 @@ def _choose(name: str, found: Collection[str], variant: Variant) -> GraphFiles |
     """
     plain = plain_files(found)
     has_weights = any(file.endswith((".safetensors", ".bin")) for file in plain)
-    if not variant and has_weights and _has_framework():
+    if not variant and has_weights and all(map(is_installed, _FRAMEWORK)):
         return plain
     try:
         graphs = graph_files(found, variant)
@@ -147,11 +149,13 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return cast(dict[str, Any], data) if isinstance(data, dict) else {}
 
 
-def _has_framework() -> bool:
-    try:
-        return all(find_spec(name) for name in _FRAMEWORK)
-    except ModuleNotFoundError:  # of who looks for modules elsewhere
-        return False
+def _need_framework(name: str) -> None:
+    """Refuse a model that only transformers computes where that is not installed."""
+    if not all(map(is_installed, _FRAMEWORK)):
+        raise ConfigError(
+            missing_package(f"{name} has no graphs, and", _FRAMEWORK[0])
+            + f"; or name a model that has graphs, such as {_WITH_GRAPHS}"
+        )
 
 
 def _local(folder: Path, files: GraphFiles | list[str], variant: Variant) -> _Source:
@@ -216,6 +220,7 @@ def _convert(source: _Source, out: Path) -> None:
                 if (folder / name).exists():
                     link_or_copy(folder / name, partial / name)
     else:
+        _need_framework(source.name)
         _LOG.info("converting %s, once, to %s", source.name, out)
         convert_apart(folder, out, None if source.folder is not None else source.name)
 
@@ -225,6 +230,9 @@ def _downloaded(source: _Source) -> Path:
 
     def choose(found: Collection[str]) -> Collection[str]:
         files = _choose(source.name, found, source.variant)
-        return files.names if isinstance(files, GraphFiles) else files
+        if isinstance(files, GraphFiles):
+            return files.names
+        _need_framework(source.name)  # before anything is downloaded
+        return files
 
     return downloaded(source.name, source.revision, choose)

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +21,8 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import GRAPHS, read_model_id
 from aladin_network.encoders.base import TextBatch
 from aladin_network.encoders.pixels import PixelReader
-from aladin_network.errors import AladinError, CheckpointError, ConfigError, missing_package
+from aladin_network.errors import AladinError, CheckpointError, ConfigError
+from aladin_network.extras import need_packages
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
     OUTPUTS,
@@ -106,9 +106,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
             or the graphs do not compute what torch does.
         OSError: If the folder cannot be written.
     """
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if missing:
-        raise ConfigError(missing_package("the export of graphs", missing[0], "cpu"))
+    need_packages("the export of graphs", *_PACKAGES)
     loaded = load_checkpoint(checkpoint)
     model = loaded.model
     encoder = model.image.encoder

@@ -18,10 +18,11 @@ from aladin_network.checkpoint_files import (
     read_model_id,
     read_tokenizer,
 )
-from aladin_network.errors import CheckpointError, ConfigError, missing_package
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.extras import install_line, is_installed, missing_package
 from aladin_network.graphs.files import read_graphs
 from aladin_network.graphs.network import GraphNetwork
-from aladin_network.graphs.onnx_runtime import ONNX_RUNTIME, GraphSource, is_installed
+from aladin_network.graphs.onnx_runtime import ONNX_RUNTIME, GraphSource
 from aladin_network.types import RuntimeSetting
 
 _LOG = logging.getLogger(__name__)
@@ -75,13 +76,13 @@ def uses_graphs(folder: Path, device: str = "cpu") -> bool:
     wanted = runtime_setting()
     is_cpu = device.split(":")[0] == "cpu"
     if wanted == ONNX_RUNTIME:
-        if not is_installed():
-            raise ConfigError(missing_package("this runtime", ONNX_RUNTIME, "serve"))
+        if not is_installed(ONNX_RUNTIME):
+            raise ConfigError(missing_package("this runtime", ONNX_RUNTIME))
         if not is_cpu:
             raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
         return True
     has_graphs = (is_cpu and (folder / GRAPHS).exists()) or has_graphs_alone(folder)
-    return wanted == "auto" and has_graphs and is_installed()
+    return wanted == "auto" and has_graphs and is_installed(ONNX_RUNTIME)
 
 
 def runtime_setting() -> RuntimeSetting:
@@ -110,7 +111,7 @@ def _load_by_torch(folder: Path, device: str) -> Checkpoint:
         raise ConfigError(
             f"{folder}: this checkpoint has no graphs that can be computed here, and the package "
             f"{error.name} is not installed; run `aladin export onnx CHECKPOINT` where it is, or "
-            "`pip install 'aladin-search[cpu]'`"
+            f"install it here: {install_line('train')}"
         ) from error
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +16,6 @@ from aladin_network.types import Modality
 
 ONNX_RUNTIME = "onnxruntime"
 Arrays = Mapping[str, NDArray[Any]]
-
-
-def is_installed() -> bool:
-    """Tell whether the package is installed."""
-    return find_spec(ONNX_RUNTIME) is not None
 
 
 class Graph:

@@ -1,7 +1,7 @@
 """Formats of photos: those that can be decoded here, and what is missing for the others.
 
-JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF are decoded by Pillow, HEIC by the extra ``photos``. Of a
-camera RAW the embedded JPEG is used, which that extra finds.
+JPEG, PNG, WebP, GIF, BMP, TIFF and AVIF are decoded by Pillow, HEIC by pi-heif. Of a camera RAW the
+embedded JPEG is used, which the extra ``raw`` finds.
 """
 
 from __future__ import annotations
@@ -10,34 +10,32 @@ import io
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 
 from PIL import Image, features
 
 from aladin_network.errors import ImageError
+from aladin_network.extras import is_installed
 from aladin_network.photos.fields import Details
 from aladin_network.photos.metadata import file_details
 
 HAS_AVIF = bool(features.check("avif"))
-HAS_HEIF = find_spec("pillow_heif") is not None
-HAS_RAW = find_spec("rawpy") is not None
+HAS_RAW = is_installed("rawpy")
 
 # Formats accepted from anybody, detected by content, not by name; the decoder of each stops at the
-# image's own size.
-_HEIF = ("HEIF",) if HAS_HEIF else ()
-UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", *_HEIF)
+# image's own size. HEIF is the format of HEIC files.
+UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF")
 # Formats accepted from the owner's disk: research data sets also use PPM, which has a slow form.
-# AVIF decodes whatever size its stream has. HEIF is the format of HEIC files; RAW stands for the
-# preview in a camera's RAW file. AVIF comes first: it knows its own among the files of HEIF.
+# AVIF decodes whatever size its stream has; it comes before HEIF, among whose files it knows its
+# own. RAW stands for the preview in a camera's RAW file.
 FORMATS = (
     *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM"),
     *(("AVIF",) if HAS_AVIF else ()),
-    *_HEIF,
+    "HEIF",
     *(("RAW",) if HAS_RAW else ()),
 )
 
-_BY_EXTRA = "is read by an extra that is not installed: pip install 'aladin-search[photos]'"
-NO_HEIF, NO_RAW = f"HEIC {_BY_EXTRA}", f"camera RAW {_BY_EXTRA}"
+# Recorded in indexes, where it must be the same for every installation.
+_NO_RAW = "camera RAW is read by rawpy: pip install 'aladin-search[raw]'"
 
 _HEIF_SUFFIXES = (".heic", ".heif", ".heics", ".heifs", ".hif")
 _RAW_SUFFIXES = (
@@ -51,15 +49,14 @@ PHOTO_SUFFIXES = frozenset(
         *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
         ".ppm",
         *((".avif",) if HAS_AVIF else ()),
-        *(_HEIF_SUFFIXES if HAS_HEIF else ()),
+        *_HEIF_SUFFIXES,
         *(_RAW_SUFFIXES.split() if HAS_RAW else ()),
     )
 )
 # Reasons why photos of other formats are not decoded, by suffix.
 UNREADABLE_SUFFIXES: Mapping[str, str] = {
     **({} if HAS_AVIF else {".avif": "AVIF cannot be read by the installed Pillow"}),
-    **({} if HAS_HEIF else dict.fromkeys(_HEIF_SUFFIXES, NO_HEIF)),
-    **({} if HAS_RAW else dict.fromkeys(_RAW_SUFFIXES.split(), NO_RAW)),
+    **({} if HAS_RAW else dict.fromkeys(_RAW_SUFFIXES.split(), _NO_RAW)),
     **dict.fromkeys((".jp2", ".j2k", ".jpf", ".jpx"), "JPEG 2000 cannot be read"),
     **dict.fromkeys((".jxr", ".wdp"), "JPEG XR cannot be read"),
     ".jxl": "JPEG XL cannot be read",
@@ -110,14 +107,12 @@ def is_raw(data: bytes) -> bool:
 
 def missing_decoder(data: bytes) -> str | None:
     """Return which extra a photo needs that is not installed; None if that is not the reason."""
-    if not HAS_HEIF and is_heif(data):
-        return NO_HEIF
-    return NO_RAW if not HAS_RAW and is_raw(data) else None
+    return _NO_RAW if not HAS_RAW and is_raw(data) else None
 
 
 def register_heif() -> None:
-    """Make Pillow open HEIC, which the extra ``photos`` decodes; only where it is installed."""
-    from pillow_heif import register_heif_opener
+    """Make Pillow open HEIC."""
+    from pi_heif import register_heif_opener
 
     register_heif_opener()
 

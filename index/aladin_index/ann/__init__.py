@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from aladin_network.errors import ConfigError
+from aladin_network.extras import missing_package
 
 # Both install the module `faiss`, over each other's files; uninstalling one removes the other's.
 _FOR_CPUS, _FOR_GPUS = "faiss-cpu", "faiss-gpu"
@@ -69,10 +70,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "faiss":
         raise
-    raise ConfigError(
-        "FAISS is not installed: pip install 'aladin-search[cpu]', or 'aladin-search[gpu]' for "
-        "searches on a CUDA device"
-    ) from error
+    raise ConfigError(missing_package("the first stage", "faiss")) from error
 
 # FAISS adds its keyword arguments at import, invisible to a type checker.
 faiss = cast(Any, faiss_module)

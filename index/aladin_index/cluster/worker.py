@@ -37,9 +37,9 @@ from aladin_network.types import NullProgress, Target
 
 _REMOVALS, _REMOVAL_PAUSE_S = 10, 0.2
 # Encodings may differ in their last bits between versions of these packages.
-_DECISIVE = ("aladin-search", "torch", "transformers", "tokenizers", "pillow", "numpy")
+_DECISIVE = ("aladin-search", "torch", "transformers", "tokenizers", "pillow", "pi-heif", "numpy")
 # These may be missing, and then some photos cannot be read.
-_OPTIONAL = ("pillow-heif", "rawpy")
+_OPTIONAL = ("rawpy",)
 
 
 @dataclass(frozen=True, kw_only=True)

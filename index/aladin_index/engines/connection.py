@@ -27,7 +27,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError, missing_package
+from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
+from aladin_network.extras import missing_package
 
 ENGINE = "milvus"
 
@@ -74,7 +75,7 @@ class Connection:
             self._pymilvus: Any = importlib.import_module("pymilvus")
             self._grpc_error: Any = importlib.import_module("grpc").RpcError
         except ImportError as error:
-            raise ConfigError(missing_package("Milvus", "pymilvus", "milvus")) from error
+            raise ConfigError(missing_package("Milvus", "pymilvus")) from error
         # It logs each error before raising it; we log errors where they are handled.
         logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
         self._url, self._token = url, token

@@ -29,6 +29,7 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import ConfigError, IndexWriteError, InputError
+from aladin_network.extras import need_packages
 from aladin_network.files import atomic_folder
 from aladin_network.types import NullProgress, Progress, Target
 
@@ -55,11 +56,12 @@ def export_index(
         The number of items of each collection.
 
     Raises:
-        ConfigError: If something exists at `out`.
+        ConfigError: If something exists at `out`, or a package is missing.
         InputError: If all items of the index are removed.
         SearchIndexError: If the index cannot be read or the disk cannot be written.
     """
     progress = progress or NullProgress()
+    need_packages("an export", "pyarrow")
     if out.exists():
         raise ConfigError(f"{out}: already exists; an export needs a new folder")
     with (

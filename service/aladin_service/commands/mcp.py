@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aladin_network.errors import ConfigError, InputError, missing_package
+from aladin_network.errors import InputError
+from aladin_network.extras import need_packages
 from aladin_network.types import DeviceName
 from aladin_service.commands.options import (
     INDEX_HELP,
@@ -49,8 +49,7 @@ def mcp(
     if (index is None) == (url is None):
         got = "neither" if index is None else "both"
         raise InputError(f"expected either INDEX or --url, got {got}")
-    if find_spec("mcp") is None:
-        raise ConfigError(missing_package("aladin mcp", "mcp", "mcp"))
+    need_packages("aladin mcp", "mcp")
     # Reading stdin cannot be cancelled, and there is nothing to finish: the index is only read.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if url is not None:

@@ -13,6 +13,7 @@ from aladin_index.building.builder import BuildReport, build_index
 from aladin_index.format.layout import live_generation
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError, IndexMismatchError, IndexNotReadyError
+from aladin_network.extras import install_line
 from aladin_network.types import Progress
 from aladin_service.demo import SCENES
 from aladin_service.item_sources import image_items, photo_places, text_items
@@ -51,7 +52,7 @@ def prepare_index(
             raise ConfigError(
                 "expected photos and a model with graphs, got no "
                 f"{'photos' if source is None else 'model'}; the demo, which would take their "
-                f"place, needs {error.name}, which is not installed here"
+                f"place, needs {error.name}, which is not installed here: {install_line('train')}"
             ) from error
         if split is None:
             _LOG.warning("no model given: using the demo's network, trained on drawn scenes only")

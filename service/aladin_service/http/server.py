@@ -23,8 +23,8 @@ from aladin_network.errors import (
     ConfigError,
     EngineUnavailableError,
     IndexNotReadyError,
-    missing_package,
 )
+from aladin_network.extras import missing_package
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_service.http.access.policy import closed_policy, make_policy
 from aladin_service.http.app import create_app
@@ -162,7 +162,7 @@ def serve_index(
 def open_tracing(*, wanted: bool) -> OtelTracing | None:
     """Enable tracing if the setting or OpenTelemetry's variables request it.
 
-    Nothing of the packages, an extra (``aladin-search[otel]``), is imported otherwise.
+    Nothing of the packages, an extra (``otel``), is imported otherwise.
     """
     if os.environ.get(_TRACES_DISABLED, "").strip().lower() == "true":
         return None
@@ -171,9 +171,9 @@ def open_tracing(*, wanted: bool) -> OtelTracing | None:
         return None
     try:
         from aladin_service.observe.otel_tracing import OtelTracing
-    except ModuleNotFoundError as error:
+    except ModuleNotFoundError:
         cause = f"{named or 'ALADIN_TRACES'}, which enables traces,"
-        raise ConfigError(missing_package(cause, str(error.name), "otel")) from None
+        raise ConfigError(missing_package(cause, "opentelemetry")) from None
     return OtelTracing.to_collector()
 
 

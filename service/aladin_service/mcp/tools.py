@@ -1,7 +1,7 @@
 """Three tools of agents over an index: search it, show a photo, describe it.
 
 The tools are a client of the HTTP API, so that they answer, refuse and count as it does. The
-protocol's SDK is installed by the extra ``aladin-search[mcp]``.
+protocol's SDK is installed by the extra ``mcp``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from aladin_index.encode.region_sources import check_regions
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.measure.fidelity import TuneQueries, queries_of_encoding
 from aladin_network.encoders.readers import PhotoInput
@@ -16,7 +17,6 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality
 from aladin_service.item_sources import image_items, text_items
-from aladin_training.batches.items import check_regions
 from aladin_training.data.records import SkippedPhoto, log_skipped
 from aladin_training.data.regions import RegionStore
 
@@ -88,7 +88,7 @@ def _preprocessed(
     model: Network, items: list[ImageItem], regions: RegionStore | None
 ) -> list[PhotoInput]:
     encoder = model.image.encoder
-    check_regions(encoder, regions)
+    check_regions(model, regions)
     if regions is None:
         found: list[PhotoInput] = []
         for item in items:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from aladin_index.format.manifest import CollectionEntry
 from aladin_network.errors import InputError
+from aladin_network.extras import need_packages
 from aladin_network.files import atomic_file, check_writable
 from aladin_network.types import Target
 
@@ -22,6 +23,7 @@ def check_plot(path: Path) -> None:
     """Reject a file name that no plot can be written to, before the long work."""
     if path.suffix.lower() != ".png":
         raise InputError(f"--plot: expected the name of a .png file, got {path}")
+    need_packages("--plot", "matplotlib")
     check_writable("--plot", path)
 
 

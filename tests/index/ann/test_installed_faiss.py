@@ -130,8 +130,11 @@ def test_stripped_libraries_a_missing_mark_and_files_without_sizes_are_taken(
 def test_the_line_of_the_readme_installs_the_version_that_is_required() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    required = project["optional-dependencies"]["gpu"][0].split(";")[0]
-    assert f"pip install '.[cpu]' && {REMOVING} {required}\n" in readme
+    (required,) = (each for each in project["dependencies"] if each.startswith("faiss"))
+    for_gpus = required.replace("faiss-cpu", "faiss-gpu")
+    assert f"pip install '.[train]' && {REMOVING} {for_gpus}\n" in readme
+    of_image = (ROOT / "docker" / "lock-gpu.in").read_text(encoding="utf-8").splitlines()
+    assert of_image[-1] == for_gpus
 
 
 @pytest.mark.parametrize("more", [[], ["--workers", "2"]])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from aladin_network import extras
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.checkpoint import load_checkpoint
@@ -70,6 +72,7 @@ def test_graphs_that_do_not_compute_the_same_are_not_kept(
 
 def test_a_missing_package_is_named(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"onnx", "onnxruntime"}
-    monkeypatch.setattr(export, "find_spec", lambda name: name in installed or None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: name in installed or None)
     result = aladin("export", "onnx", tiny_checkpoint, code=2)
-    assert "the package onnxscript: pip install 'aladin-search[cpu]'" in result.output
+    line = f"{sys.executable} -m pip install 'aladin-search[train]'"
+    assert f"the package onnxscript: {line} (without a GPU, add --extra-index" in result.output

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from aladin_service.commands import mcp
+from aladin_network import extras
 from tests.service.commands.conftest import aladin
 
 
@@ -30,9 +31,10 @@ def test_an_impossible_setting_is_named(
 def test_agents_without_their_package_are_told_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp, "find_spec", lambda name: None)  # noqa: ARG005
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)  # noqa: ARG005
     said = aladin("mcp", tmp_path, code=2).stderr
-    assert "aladin mcp needs the package mcp: pip install 'aladin-search[mcp]'" in said
+    line = f"{sys.executable} -m pip install 'aladin-search[mcp]'"
+    assert f"aladin mcp needs the package mcp: {line}\n" in said
 
 
 @pytest.mark.parametrize(

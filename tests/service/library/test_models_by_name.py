@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 import aladin_search
+from aladin_network import extras
 from aladin_service.library.places import with_start_folder
 from aladin_training.config.recipe import load_recipe
 from aladin_training.config.shipped import recipes_folder
@@ -146,7 +148,11 @@ def test_a_recipe_starts_from_a_model_by_name(
     [
         ("train", "data.validation_split=val", "has no split 'val', known are ['train']"),
         ("val", "data.train_split=train", "has no split 'train', known are ['val']"),
-        ("train", "peft", "needs the package peft: pip install 'aladin-search[cpu]'"),
+        (
+            "train",
+            "peft",
+            f"needs the package peft: {sys.executable} -m pip install 'aladin-search[train]'",
+        ),
     ],
 )
 def test_data_and_packages_are_checked_before_a_model_is_downloaded(
@@ -159,7 +165,7 @@ def test_data_and_packages_are_checked_before_a_model_is_downloaded(
     settings: list[str] = ["--set", missing]
     if missing == "peft":
         settings = []
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "peft" or None)
+        monkeypatch.setattr(extras, "find_spec", lambda name: name != "peft" or None)
     file = recipe_file(tmp_path, "openai/clip-vit-base-patch32", split)
     result = aladin("train", file, "--out", tmp_path / "run", *settings, code=2)
     assert message in result.stderr

@@ -6,13 +6,13 @@ zero, so that nothing changes at first; afterwards the sum becomes one matrix ag
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 from torch import nn
 
 from aladin_network.encoders.divided_tower import find_layers
-from aladin_network.errors import ConfigError, missing_package
+from aladin_network.errors import ConfigError
+from aladin_network.extras import need_packages
 from aladin_training.config.tune import TuneConfig
 
 
@@ -38,8 +38,7 @@ def check_targets(encoder: nn.Module, targets: tuple[str, ...] | None) -> None:
 
 def check_peft() -> None:
     """Check that the package of the adapters is installed."""
-    if importlib.util.find_spec("peft") is None:
-        raise ConfigError(missing_package('mode "lora"', "peft", "cpu"))
+    need_packages('mode "lora"', "peft")
 
 
 def merge_adapters(encoder: nn.Module) -> None:

@@ -19,7 +19,8 @@ from PIL import ExifTags, Image
 from typer.testing import Result
 
 from aladin_index.open import open_backend
-from aladin_network.photos.formats import HAS_AVIF, HAS_HEIF, HAS_RAW
+from aladin_network.photos.formats import HAS_AVIF, HAS_RAW
+from tests.aladin.pictures import encode
 from tests.aladin.raw_files import make_dng
 from tests.service.commands.conftest import aladin, aladin_json
 from tests.service.conftest import make_photo
@@ -41,16 +42,6 @@ def metadata_of(index: Path) -> dict[str, dict[str, Any]]:
         return {item.id: item.metadata for item in items.by_rows(rows)}
 
 
-def file_of(picture: Image.Image, kind: str = "JPEG", **options: object) -> bytes:
-    if kind == "HEIF":
-        from pillow_heif import register_heif_opener
-
-        register_heif_opener()
-    target = io.BytesIO()
-    picture.save(target, kind, **options)
-    return target.getvalue()
-
-
 def exif_of(taken: str, *, gps: bool = False) -> bytes:
     exif = Image.Exif()
     exif[ExifTags.Base.Make], exif[ExifTags.Base.Model] = "Acme", "Phone 3"
@@ -65,19 +56,19 @@ def exif_of(taken: str, *, gps: bool = False) -> bytes:
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
     """Good photos, photos of unusual kinds, and what else lies in such a folder."""
-    folder, good = tmp_path / "Pictures", file_of(make_photo(23))
+    folder, good = tmp_path / "Pictures", encode(make_photo(23))
     placed = exif_of("2023:01:02 03:04:05", gps=True)
     files: dict[str, bytes] = {
-        f"2024/{number:02d}.jpg": file_of(make_photo(number), exif=exif_of("2024:07:01 12:00:00"))
+        f"2024/{number:02d}.jpg": encode(make_photo(number), exif=exif_of("2024:07:01 12:00:00"))
         for number in range(3)
     }
     files |= {
-        "iphone.heic": file_of(make_photo(20), "HEIF", exif=placed),
-        "android.avif": file_of(make_photo(21), "AVIF", exif=exif_of("2022:01:02 03:04:05")),
-        "camera.dng": make_dng(file_of(make_photo(22, (64, 48)))),
+        "iphone.heic": encode(make_photo(20), "HEIF", exif=placed),
+        "android.avif": encode(make_photo(21), "AVIF", exif=exif_of("2022:01:02 03:04:05")),
+        "camera.dng": make_dng(encode(make_photo(22, (64, 48)))),
         "bare.dng": make_dng(None),
-        "large.jpg": file_of(Image.new("L", (12000, 9000), 90)),
-        "large.png": file_of(Image.new("1", (12000, 9000)), "PNG"),
+        "large.jpg": encode(Image.new("L", (12000, 9000), 90)),
+        "large.png": encode(Image.new("1", (12000, 9000)), "PNG"),
         os.fsdecode(b"caf\xe9.jpg"): good,
         "new\nline.jpg": good,
         "corrupt.jpg": good[: len(good) // 2],
@@ -119,8 +110,7 @@ REASONS = {
 
 
 @pytest.mark.skipif(
-    not (HAS_AVIF and HAS_HEIF and HAS_RAW),
-    reason="needs the extras heic (pillow-heif) and raw (rawpy), and a Pillow with AVIF",
+    not (HAS_AVIF and HAS_RAW), reason="needs the extra raw (rawpy), and a Pillow with AVIF"
 )
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("command", ["build", "add"])
@@ -201,7 +191,7 @@ def test_fields_of_the_user_take_precedence_and_exif_can_be_switched_off(
     folder, own = tmp_path / "photos", {"lat": 1.5, "city": "Pisa"}
     folder.mkdir()
     exif = exif_of("2024:07:01 12:00:00", gps=True)
-    (folder / "a.jpg").write_bytes(file_of(make_photo(1), exif=exif))
+    (folder / "a.jpg").write_bytes(encode(make_photo(1), exif=exif))
     (folder / "a.json").write_text(json.dumps(own))
     build = ["index", "build", "--model", tiny_checkpoint, "--images", folder, "--out"]
     aladin(*build, tmp_path / "with")
@@ -220,8 +210,8 @@ def test_fields_of_the_user_take_precedence_and_exif_can_be_switched_off(
 def test_large_photos_are_taken_by_an_option(tiny_checkpoint: Path, tmp_path: Path) -> None:
     folder, small = tmp_path / "photos", tmp_path / "small"
     folder.mkdir()
-    (folder / "a.png").write_bytes(file_of(make_photo(1, (300, 200)), "PNG"))
-    (folder / "b.jpg").write_bytes(file_of(make_photo(2, (300, 200))))
+    (folder / "a.png").write_bytes(encode(make_photo(1, (300, 200)), "PNG"))
+    (folder / "b.jpg").write_bytes(encode(make_photo(2, (300, 200))))
     build = ["index", "build", "--model", tiny_checkpoint, "--images", folder, "--out"]
     result = aladin(*build, small, "--max-pixels", 59_999)
     assert skipped(result) == {"a.png": "300 x 200 pixels, limit 59999"}
@@ -237,8 +227,8 @@ def test_single_photos_and_patterns_are_dated_filtered_and_sorted(
     folder.mkdir()
     for number, day in enumerate(days):
         exif = exif_of(f"2024:07:{day:02d} 12:00:00")
-        (folder / f"{day}.jpg").write_bytes(file_of(make_photo(number), exif=exif))
-    (folder / "undated.jpg").write_bytes(file_of(make_photo(9)))
+        (folder / f"{day}.jpg").write_bytes(encode(make_photo(number), exif=exif))
+    (folder / "undated.jpg").write_bytes(encode(make_photo(9)))
     (folder / "1.txt").write_text("a red dog\n")
     build = ["index", "build", "--model", tiny_checkpoint, "--out", index, "--images"]
     aladin(*build, folder / "1.jpg")
@@ -268,7 +258,7 @@ async def test_uploads_tell_it_too(
     service: Service, index: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
     exif = exif_of("2020:02:03 04:05:06", gps=True)
-    image = base64.b64encode(file_of(make_photo(70), exif=exif)).decode()
+    image = base64.b64encode(encode(make_photo(70), exif=exif)).decode()
     date = {"taken_at": "2020-02-03T04:05:06", "date_source": "exif"}
     told = date | PLACE if allowed else {}
     monkeypatch.setenv("ALADIN_EXIF", str(allowed).lower())
@@ -284,10 +274,9 @@ async def test_uploads_tell_it_too(
     assert sorted(hit["rank"] for hit in hits) == list(range(1, len(hits) + 1))
 
 
-@pytest.mark.skipif(not HAS_HEIF, reason="needs the extra heic (pillow-heif)")
 @pytest.mark.anyio
 async def test_a_heic_is_searched_with_added_and_shown(service: Service, index: Path) -> None:
-    image = base64.b64encode(file_of(make_photo(71), "HEIF")).decode()
+    image = base64.b64encode(encode(make_photo(71), "HEIF")).decode()
     async with service(index=index) as client:
         answer = await client.post("/v1/items/images", json={"id": "heic", "image": image})
         assert answer.status_code == 201, answer.text
