@@ -6,9 +6,9 @@ The compiler is $CC, else cc, gcc or clang on the PATH, else the one of the PyPI
 which is asked for only then. An installation without a kernel works, more slowly: if nothing
 compiles, that is said and the installation goes on.
 
-Package indexes show the README without the files beside it and without anchors, so its links get the
-address of the repository: $PROJECT_URL, else that of the git remote `origin`. Without either, links
-become their text, and the package names no addresses. What a checkout installs as `.` has the
+Package indexes show the README without the files beside it and without anchors, so its links get
+the address of the repository: $PROJECT_URL, else that of the git remote `origin`. Without either,
+links become their text, and the package names no addresses. What a checkout installs as `.` has the
 package's name there.
 """
 

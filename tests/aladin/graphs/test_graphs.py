@@ -102,7 +102,7 @@ def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -
         ("tensorrt", "cpu", ConfigError, "auto, torch, onnxruntime, got 'tensorrt'"),
         ("onnxruntime", "cuda:0", ConfigError, "it computes on the CPU, not cuda:0"),
         ("onnxruntime without graphs", "cpu", CheckpointError, "aladin export onnx"),
-        ("onnxruntime not installed", "cpu", ConfigError, r"'aladin-search\[serve\]'"),
+        ("onnxruntime not installed", "cpu", ConfigError, r"pip install aladin-search$"),
     ],
 )
 def test_a_runtime_that_cannot_be_is_named_and_others_fall_back_on_torch(
