@@ -8,7 +8,7 @@ the service until then. Memory is that of all its processes, after these two ans
 `--answers` further ones, a tenth of them to photos, all of them new. Then the imports are timed by
 package.
 
-Runs with the packages of the extra `serve` alone.
+Runs without the extra `train`.
 """
 
 from __future__ import annotations

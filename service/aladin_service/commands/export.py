@@ -35,8 +35,8 @@ def onnx(
 
     In: CHECKPOINT, or INDEX/model of an index. Out: the folder onnx of the checkpoint, complete or
     not at all, printed on stdout. Its numbers are compared with those of torch, and kept if they
-    agree to 1e-4. Indexing and searching on the CPU then use the graphs by ONNX Runtime (extra
-    `serve`); ALADIN_RUNTIME=torch does without. The export needs the extra `cpu` or `gpu`.
+    agree to 1e-4. Indexing and searching on the CPU then use the graphs, without torch;
+    ALADIN_RUNTIME=torch does without them. The export needs the extra `train`.
     """
     from aladin_network.checkpoint_files import GRAPHS
     from aladin_network.graphs.export import export_graphs
