@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from aladin_network.extras import EXTRA_OF, missing_package
+from aladin_network.errors import EXTRA_OF, missing_package
 
 ROOT = Path(__file__).parents[1]
 OTHER_RUNS = {"clients", "cluster", "browser"}  # markers of tests that `make test` leaves out
@@ -122,7 +122,7 @@ def test_messages_name_extras_that_there_are_by_the_line_that_installs_them() ->
     named = [
         found for text in texts for found in re.findall(r"(.{15})aladin-search\[(.*?)\]", text)
     ]
-    # The one that indexes record; others are named by `aladin_network.extras`.
+    # The one that indexes record; others are named by `aladin_network.errors`.
     assert [extra for _, extra in named] == ["raw"] and named[0][0].endswith("pip install '")
     assert {*EXTRA_OF.values()} == {*extras}
     distributions = packages_distributions()

@@ -29,7 +29,7 @@ import time
 import venv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from PIL import Image
@@ -80,8 +80,8 @@ def make_clip(folder: Path) -> None:
     from transformers import CLIPConfig, CLIPTextModelWithProjection, CLIPVisionModelWithProjection
 
     config = CLIPConfig()
-    vision = CLIPVisionModelWithProjection(config.vision_config).eval()
-    text = CLIPTextModelWithProjection(config.text_config).eval()
+    vision = CLIPVisionModelWithProjection(cast(Any, config.vision_config)).eval()
+    text = CLIPTextModelWithProjection(cast(Any, config.text_config)).eval()
     pixels, ids = torch.zeros(2, 3, 224, 224), torch.full((2, 7), 5)
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=77)
     (folder / "onnx").mkdir(parents=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aladin_network.errors import (
+    EXTRA_OF,
     AladinError,
     CheckpointError,
     ConfigError,
@@ -17,8 +18,8 @@ from aladin_network.errors import (
     InputError,
     NoSuchTargetError,
     UnknownItemError,
+    missing_package,
 )
-from aladin_network.extras import EXTRA_OF, missing_package
 from aladin_service.client_errors import (
     ConflictError,
     NoAccessError,

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple, cast
 
 from aladin_network.conversion.apart import convert_apart
 from aladin_network.conversion.layouts import GraphFiles, Variant, graph_files, plain_files
-from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.extras import is_installed, missing_package
+from aladin_network.errors import CheckpointError, ConfigError, is_installed, missing_package
 from aladin_network.files import atomic_folder, link_or_copy, lock_to_write, read_json, sha256_of
 from aladin_network.sources.hub_files import downloaded
 from aladin_network.sources.hub_messages import missing_folder

@@ -21,8 +21,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import GRAPHS, read_model_id
 from aladin_network.encoders.base import TextBatch
 from aladin_network.encoders.pixels import PixelReader
-from aladin_network.errors import AladinError, CheckpointError, ConfigError
-from aladin_network.extras import need_packages
+from aladin_network.errors import AladinError, CheckpointError, ConfigError, need_packages
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
     OUTPUTS,

@@ -18,8 +18,13 @@ from aladin_network.checkpoint_files import (
     read_model_id,
     read_tokenizer,
 )
-from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.extras import install_line, is_installed, missing_package
+from aladin_network.errors import (
+    CheckpointError,
+    ConfigError,
+    install_line,
+    is_installed,
+    missing_package,
+)
 from aladin_network.graphs.files import read_graphs
 from aladin_network.graphs.network import GraphNetwork
 from aladin_network.graphs.onnx_runtime import ONNX_RUNTIME, GraphSource

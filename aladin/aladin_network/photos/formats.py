@@ -13,8 +13,7 @@ from contextlib import suppress
 
 from PIL import Image, features
 
-from aladin_network.errors import ImageError
-from aladin_network.extras import is_installed
+from aladin_network.errors import ImageError, is_installed
 from aladin_network.photos.fields import Details
 from aladin_network.photos.metadata import file_details
 

@@ -10,8 +10,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, cast
 
-from aladin_network.errors import ConfigError
-from aladin_network.extras import missing_package
+from aladin_network.errors import ConfigError, missing_package
 
 # Both install the module `faiss`, over each other's files; uninstalling one removes the other's.
 _FOR_CPUS, _FOR_GPUS = "faiss-cpu", "faiss-gpu"

@@ -27,8 +27,7 @@ from aladin_index.cluster.worker import (
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.settings import BuildSettings
-from aladin_network.errors import ClusterError, ConfigError
-from aladin_network.extras import missing_package
+from aladin_network.errors import ClusterError, ConfigError, missing_package
 from aladin_network.types import Progress
 
 # Ray takes minutes to report that an address does not respond, and then ends the process.

@@ -27,8 +27,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
-from aladin_network.extras import missing_package
+from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError, missing_package
 
 ENGINE = "milvus"
 

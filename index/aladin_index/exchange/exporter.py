@@ -28,8 +28,7 @@ from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.file_collection import FileCollection
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.errors import ConfigError, IndexWriteError, InputError
-from aladin_network.extras import need_packages
+from aladin_network.errors import ConfigError, IndexWriteError, InputError, need_packages
 from aladin_network.files import atomic_folder
 from aladin_network.types import NullProgress, Progress, Target
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aladin_network.errors import InputError
-from aladin_network.extras import need_packages
+from aladin_network.errors import InputError, need_packages
 from aladin_network.types import DeviceName
 from aladin_service.commands.options import (
     INDEX_HELP,

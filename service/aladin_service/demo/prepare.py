@@ -12,8 +12,7 @@ from pathlib import Path
 from aladin_index.building.builder import BuildReport, build_index
 from aladin_index.format.layout import live_generation
 from aladin_index.settings import BuildSettings
-from aladin_network.errors import ConfigError, IndexMismatchError, IndexNotReadyError
-from aladin_network.extras import install_line
+from aladin_network.errors import ConfigError, IndexMismatchError, IndexNotReadyError, install_line
 from aladin_network.types import Progress
 from aladin_service.demo import SCENES
 from aladin_service.item_sources import image_items, photo_places, text_items

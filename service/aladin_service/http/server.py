@@ -23,8 +23,8 @@ from aladin_network.errors import (
     ConfigError,
     EngineUnavailableError,
     IndexNotReadyError,
+    missing_package,
 )
-from aladin_network.extras import missing_package
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_service.http.access.policy import closed_policy, make_policy
 from aladin_service.http.app import create_app

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from aladin_index.format.manifest import CollectionEntry
-from aladin_network.errors import InputError
-from aladin_network.extras import need_packages
+from aladin_network.errors import InputError, need_packages
 from aladin_network.files import atomic_file, check_writable
 from aladin_network.types import Target
 

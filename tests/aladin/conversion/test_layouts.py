@@ -149,7 +149,7 @@ def test_weights_are_preferred_where_torch_reads_them_and_graphs_elsewhere(
 ) -> None:
     make_graph_model(hub.folder, "js-clip")
     (hub.folder / "model.safetensors").write_bytes((clip_folder / "model.safetensors").read_bytes())
-    monkeypatch.setattr("aladin_network.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("aladin_network.errors.find_spec", lambda _: None)
     named_model("someone/clip", lambda: tmp_path / "models")
     assert "onnx/vision_model.onnx" in hub.fetched and "model.safetensors" not in hub.fetched
     monkeypatch.undo()

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_network import extras
+from aladin_network import errors
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs import onnx_runtime
@@ -117,7 +117,7 @@ def test_a_runtime_that_cannot_be_is_named_and_others_fall_back_on_torch(
     folder = tiny_checkpoint if "without" in runtime else exported_checkpoint
     monkeypatch.setenv("ALADIN_RUNTIME", runtime.split()[0])
     if "not installed" in runtime:
-        monkeypatch.setattr(extras, "find_spec", lambda _: None)
+        monkeypatch.setattr(errors, "find_spec", lambda _: None)
     with pytest.raises(error, match=message):
         load_for_inference(folder, device)
     monkeypatch.setenv(

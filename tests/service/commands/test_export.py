@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_network import extras
+from aladin_network import errors
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.checkpoint import load_checkpoint
@@ -72,7 +72,7 @@ def test_graphs_that_do_not_compute_the_same_are_not_kept(
 
 def test_a_missing_package_is_named(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"onnx", "onnxruntime"}
-    monkeypatch.setattr(extras, "find_spec", lambda name: name in installed or None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: name in installed or None)
     result = aladin("export", "onnx", tiny_checkpoint, code=2)
     line = f"{sys.executable} -m pip install 'aladin-search[train]'"
     assert f"the package onnxscript: {line} (without a GPU, add --extra-index" in result.output

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_network import extras
+from aladin_network import errors
 from tests.service.commands.conftest import aladin
 
 
@@ -31,7 +31,7 @@ def test_an_impossible_setting_is_named(
 def test_agents_without_their_package_are_told_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)  # noqa: ARG005
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)  # noqa: ARG005
     said = aladin("mcp", tmp_path, code=2).stderr
     line = f"{sys.executable} -m pip install 'aladin-search[mcp]'"
     assert f"aladin mcp needs the package mcp: {line}\n" in said

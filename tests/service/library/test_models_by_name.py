@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import aladin_search
-from aladin_network import extras
+from aladin_network import errors
 from aladin_service.library.places import with_start_folder
 from aladin_training.config.recipe import load_recipe
 from aladin_training.config.shipped import recipes_folder
@@ -165,7 +165,7 @@ def test_data_and_packages_are_checked_before_a_model_is_downloaded(
     settings: list[str] = ["--set", missing]
     if missing == "peft":
         settings = []
-        monkeypatch.setattr(extras, "find_spec", lambda name: name != "peft" or None)
+        monkeypatch.setattr(errors, "find_spec", lambda name: name != "peft" or None)
     file = recipe_file(tmp_path, "openai/clip-vit-base-patch32", split)
     result = aladin("train", file, "--out", tmp_path / "run", *settings, code=2)
     assert message in result.stderr

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from aladin_network import extras
+from aladin_network import errors
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import fine_tuned_names
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters, target_names
@@ -107,6 +107,6 @@ def test_targets_are_the_ends_of_names(encoder: Encoder) -> None:
 
 
 def test_a_missing_peft_is_named(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    monkeypatch.setattr(errors, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"aladin-search\[train\]"):
         check_targets(encoder, None)

@@ -11,8 +11,7 @@ from typing import Any
 from torch import nn
 
 from aladin_network.encoders.divided_tower import find_layers
-from aladin_network.errors import ConfigError
-from aladin_network.extras import need_packages
+from aladin_network.errors import ConfigError, need_packages
 from aladin_training.config.tune import TuneConfig
 
 
