@@ -54,6 +54,15 @@ TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit")
 # Heads that can score a pair.
 ScoreName = Literal["matching", "alignment", "attention"]
 
+# Input of an image graph whose batches have a single part: normalised numbers, channel by channel.
+PIXELS = "pixels"
+# The same photo for graphs that normalise it themselves: bytes, pixel by pixel.
+RGB = "rgb"
+# An input that only pairs of texts need.
+ZEROS = "zeros"
+# What a graph reads; its manifest says by which input.
+Part = Literal["pixels", "rgb", "ids", "mask", "content", "zeros"]
+
 # Device of the network and of searches.
 DeviceName = Literal["auto", "cpu", "cuda"]
 

@@ -16,8 +16,7 @@ from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 from aladin_network.errors import CheckpointError
-from aladin_network.graphs.files import PIXELS, ZEROS, Part
-from aladin_network.types import Modality
+from aladin_network.types import PIXELS, ZEROS, Modality, Part
 
 CONFIG = "config.json"
 

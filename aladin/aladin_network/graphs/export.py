@@ -25,7 +25,6 @@ from aladin_network.errors import AladinError, CheckpointError, ConfigError, nee
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
     OUTPUTS,
-    PIXELS,
     SCHEMA_VERSION,
     GraphForm,
     GraphManifest,
@@ -38,7 +37,7 @@ from aladin_network.graphs.loading import runtime_setting
 from aladin_network.graphs.onnx_runtime import ONNX_RUNTIME, Graph
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
-from aladin_network.types import Modality
+from aladin_network.types import PIXELS, Modality
 
 _LOG = logging.getLogger(__name__)
 

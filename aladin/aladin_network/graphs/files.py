@@ -35,18 +35,10 @@ from aladin_network.files import (
     write_json,
 )
 from aladin_network.sources.limits import check_model_folder
-from aladin_network.types import Modality
+from aladin_network.types import RGB, Modality, Part
 
 SCHEMA_VERSION = 2
 OUTPUTS = ("item_embedding", "item_tokens", "item_mask")
-# Input of an image graph whose batches have a single part: normalised numbers, channel by channel.
-PIXELS = "pixels"
-# The same photo for graphs that normalise it themselves: bytes, pixel by pixel.
-RGB = "rgb"
-# An input that only pairs of texts need.
-ZEROS = "zeros"
-
-Part = Literal["pixels", "rgb", "ids", "mask", "content", "zeros"]
 Number = Literal["float32", "float16", "uint8", "int32", "int64", "bool"]
 
 _MANIFEST = "manifest.json"

@@ -14,12 +14,12 @@ from aladin_network.config import ModelConfig
 from aladin_network.encoders.pixels import PixelReader
 from aladin_network.encoders.readers import TokenizedTexts
 from aladin_network.encoders.tokenization import Tokenization
-from aladin_network.graphs.files import OUTPUTS, PIXELS, RGB, ZEROS, GraphManifest
+from aladin_network.graphs.files import OUTPUTS, GraphManifest
 from aladin_network.graphs.onnx_runtime import GraphSource
 from aladin_network.graphs.threads import compute_threads
 from aladin_network.inference import Network, Throughput
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, Precision
+from aladin_network.types import PIXELS, RGB, ZEROS, Modality, Precision
 
 E = TypeVar("E")
 
