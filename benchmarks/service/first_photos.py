@@ -200,7 +200,7 @@ class _Seen:
 
     def count(self) -> int:
         answer = self._ask("GET", "/v1/index")
-        return answer["collections"]["images"]["count"] if answer else 0
+        return answer["images"]["count"] if answer else 0
 
     def _ask(self, method: str, path: str, fields: Any = None) -> Any:
         """Return an answer, or None while there is none."""

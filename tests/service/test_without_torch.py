@@ -157,8 +157,9 @@ def test_commands_build_and_search_by_graphs_and_the_rest_needs_no_network(
         ["search", str(index), query, "--explain", "--json"],
         ["search", str(index), query, "--explain", "--out", drawn],
         ["search", str(index), "--image", str(photo), "--json"],
+        ["index", "tune", str(index), "--queries", str(data_file), "--num-queries", "3"],
     ]
-    plain = str(without_graphs)
+    plain, checkpoint_and_data = str(without_graphs), [str(exported_checkpoint), str(data_file)]
     without_a_network = [
         *(["index", command, plain] for command in ("info", "verify")),
         ["index", "delete", plain, "--target", "images", "plain"],
@@ -177,6 +178,13 @@ def test_commands_build_and_search_by_graphs_and_the_rest_needs_no_network(
             [*prepare, "--model", str(tmp_path / "empty"), str(tmp_path / "second")],
             "expected photos and a model with graphs, got no model",
         ),
+        (["index", "info", plain, "--plot", drawn], "--plot needs the package matplotlib: "),
+        *(
+            ([*command, *checkpoint_and_data], "needs the package torch: ")
+            for command in (["evaluate"], ["calibrate"], ["correct"], ["mine", "--out", "x"])
+        ),
+        (["train", "demo", "--out", str(tmp_path / "run")], "needs the package torch: "),
+        (["convert", "towers", str(tmp_path), "--out", str(tmp_path / "run")], "package torch: "),
     ]
     lines = [*by_graphs, *without_a_network, *(line for line, _ in refused)]
     done = run(COMMANDS, BLOCKED, *lines)
@@ -184,6 +192,8 @@ def test_commands_build_and_search_by_graphs_and_the_rest_needs_no_network(
         assert code == 0, (line, said)
     for (line, says), (code, _, said) in zip(refused, done[-len(refused) :], strict=True):
         assert code == 2 and says in said, (line, said)
+        assert "needs the package" not in says or "-m pip install 'aladin-search[train]'" in said
+    assert not (tmp_path / "run").exists()
     assert "generation 1" in done[2][1]
     explained, by_photo = (json.loads(done[place][1])["hits"] for place in (5, 7))
     assert [hit["id"] for hit in explained] == ["0.png"] and explained[0]["evidence"]

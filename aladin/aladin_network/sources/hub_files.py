@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from aladin_network.errors import CheckpointError
+from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.sources.hub_messages import one_hub_warning
 
 _LOG = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ def downloaded(name: str, revision: str | None, choose: Choose) -> Path:
     Raises:
         CheckpointError: If there is no such model, or the hub cannot be reached and its cache has
             nothing of it.
+        ConfigError: Of `choose`.
     """
     from huggingface_hub import HfApi, snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import (
@@ -54,7 +55,7 @@ def downloaded(name: str, revision: str | None, choose: Choose) -> Path:
             wanted = list(choose(names))
             # By its commit, so that all files are of one state, and none is asked for in vain.
             return Path(snapshot_download(name, revision=found.sha, allow_patterns=wanted))
-    except CheckpointError:
+    except (CheckpointError, ConfigError):
         raise
     except Exception as error:  # its HTTP client's errors change with the library's version
         is_answer = isinstance(error, HfHubHTTPError) and not isinstance(

@@ -12,7 +12,7 @@ import pytest
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.conversion.layouts import Variant, graph_files, plain_files
 from aladin_network.conversion.named_models import named_model
-from aladin_network.errors import CheckpointError
+from aladin_network.errors import CheckpointError, ConfigError
 from tests.graph_models import make_graph_model
 
 IMMICH = [
@@ -152,6 +152,15 @@ def test_weights_are_preferred_where_torch_reads_them_and_graphs_elsewhere(
     monkeypatch.setattr("aladin_network.errors.find_spec", lambda _: None)
     named_model("someone/clip", lambda: tmp_path / "models")
     assert "onnx/vision_model.onnx" in hub.fetched and "model.safetensors" not in hub.fetched
+    shutil.rmtree(hub.folder / "onnx")
+    fetched = list(hub.fetched)
+    says = r"has no graphs, and needs the package torch: .*'aladin-search\[train\]'.*quantized$"
+    with pytest.raises(ConfigError, match=says):
+        named_model("someone/clip", lambda: tmp_path / "other")
+    assert hub.fetched == fetched  # it is refused before the download
+    with pytest.raises(ConfigError, match=says):
+        named_model(str(clip_folder), lambda: tmp_path / "other")
+    make_graph_model(hub.folder, "js-clip")
     monkeypatch.undo()
     shutil.copytree(clip_folder, tmp_path / "both")
     shutil.copytree(hub.folder / "onnx", tmp_path / "both" / "onnx")
