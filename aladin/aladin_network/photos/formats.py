@@ -34,7 +34,7 @@ FORMATS = (
 )
 
 # Recorded in indexes, where it must be the same for every installation.
-_NO_RAW = "camera RAW is read by rawpy: pip install 'aladin-search[raw]'"
+NO_RAW = "camera RAW is read by rawpy: pip install 'aladin-search[raw]'"
 
 _HEIF_SUFFIXES = (".heic", ".heif", ".heics", ".heifs", ".hif")
 _RAW_SUFFIXES = (
@@ -55,7 +55,7 @@ PHOTO_SUFFIXES = frozenset(
 # Reasons why photos of other formats are not decoded, by suffix.
 UNREADABLE_SUFFIXES: Mapping[str, str] = {
     **({} if HAS_AVIF else {".avif": "AVIF cannot be read by the installed Pillow"}),
-    **({} if HAS_RAW else dict.fromkeys(_RAW_SUFFIXES.split(), _NO_RAW)),
+    **({} if HAS_RAW else dict.fromkeys(_RAW_SUFFIXES.split(), NO_RAW)),
     **dict.fromkeys((".jp2", ".j2k", ".jpf", ".jpx"), "JPEG 2000 cannot be read"),
     **dict.fromkeys((".jxr", ".wdp"), "JPEG XR cannot be read"),
     ".jxl": "JPEG XL cannot be read",
@@ -106,7 +106,7 @@ def is_raw(data: bytes) -> bool:
 
 def missing_decoder(data: bytes) -> str | None:
     """Return which extra a photo needs that is not installed; None if that is not the reason."""
-    return _NO_RAW if not HAS_RAW and is_raw(data) else None
+    return NO_RAW if not HAS_RAW and is_raw(data) else None
 
 
 def register_heif() -> None:

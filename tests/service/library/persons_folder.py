@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from PIL import ExifTags, Image
 
-from aladin_network.photos.formats import HAS_AVIF, HAS_HEIF, HAS_RAW, NO_HEIF, NO_RAW
+from aladin_network.photos.formats import HAS_AVIF, HAS_RAW, NO_RAW
 from tests.aladin.raw_files import make_dng
 
 FILES = 573
@@ -226,10 +226,7 @@ def _telephones(made: PersonsFolder) -> None:
         # The same picture, in files that differ.
         data = _HEIC + struct.pack(">I4sI", 12, b"free", number)
         name = f"iPhone/IMG_{number:04d}.HEIC"
-        if HAS_HEIF:
-            made.photo(name, data, date_source="file")
-        else:
-            made.unusable(name, data, NO_HEIF)
+        made.photo(name, data, date_source="file")
     made.other("videos", *(f"iPhone/IMG_{number:04d}.MOV" for number in range(4)))
     made.other("files of editors", *(f"iPhone/IMG_{number:04d}.AAE" for number in range(3)))
     by_name = {
