@@ -11,7 +11,7 @@ from PIL import ExifTags, Image, PngImagePlugin, TiffImagePlugin
 from aladin_network.photos.decoding import decoded_image, read_details
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.xmp import xmp_told
-from tests.aladin.pictures import encode
+from tests.aladin.pictures import encode, turned
 
 BASE = ExifTags.Base
 NAMESPACES = {
@@ -96,7 +96,7 @@ def in_format(kind: str) -> bytes:
     if kind == "PNG":
         info = PngImagePlugin.PngInfo()
         info.add_itxt("XML:com.adobe.xmp", FULL.decode())
-        return encode(picture, kind, pnginfo=info)
+        return encode(picture, kind, pnginfo=info, exif=turned(1))  # without it all is decoded
     if kind == "TIFF":
         tags = TiffImagePlugin.ImageFileDirectory_v2()
         tags.tagtype[700] = 1
