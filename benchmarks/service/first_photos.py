@@ -57,9 +57,11 @@ class FirstPhotos(NamedTuple):
 
 def draw_photos(folder: Path, count: int, sides: tuple[int, int] = SIDES) -> None:
     """Draw photos of all kinds, no two of them alike."""
+    import pi_heif
     import pillow_heif
 
     pillow_heif.register_heif_opener()
+    pi_heif.register_heif_opener()  # which reads them, in this process too
     folder.mkdir()
     for number in range(count):
         random = np.random.default_rng(number)
@@ -68,7 +70,6 @@ def draw_photos(folder: Path, count: int, sides: tuple[int, int] = SIDES) -> Non
         picture = rough.resize(sides, Image.Resampling.BICUBIC)
         options = {"speed": 10} if kind == "AVIF" else {}
         picture.save(folder / f"IMG_{number:04}.{SUFFIXES.get(kind, 'tif')}", kind, **options)
-    Image.OPEN.pop("HEIF")
 
 
 def make_clip(folder: Path) -> None:
