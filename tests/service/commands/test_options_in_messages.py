@@ -32,7 +32,7 @@ ONLY_OF = {
     "training/aladin_training/comparison": "compare",
 }
 # Options of other programs.
-FOREIGN = {"tar": "--sort"}
+FOREIGN = {"tar": "--sort", "pip": "--extra-index-url", "hf": "--local-dir"}
 
 
 def options_of(command: str) -> set[str]:
