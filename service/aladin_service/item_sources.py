@@ -128,7 +128,9 @@ def _with_folders(record: Record) -> Mapping[str, Any]:
 
     So they are searched as words, and filters can name them.
     """
-    folders = list(dict.fromkeys(PurePosixPath(record.uri).parts[:-1]))
+    tar = record.photo.path.name  # of a photo that is part of one: no folder
+    above = [name for name in PurePosixPath(record.uri).parts[:-1] if name != tar]
+    folders = list(dict.fromkeys(above))
     return {FOLDER: folders, **record.metadata} if folders else record.metadata
 
 

@@ -119,9 +119,9 @@ def serve(
     """
     from aladin_service.work.process_setup import limit_kernel_cache
 
-    index = _found(index, wait=wait)
     limit_kernel_cache()  # before torch is imported, which reads it then
-    set_log_format(None if log_format is None else log_format)
+    set_log_format(log_format)
+    index = _found(index, wait=wait)
 
     from aladin_service.settings import settings_with
 
