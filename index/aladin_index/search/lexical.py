@@ -8,8 +8,7 @@ an item that alone has a word passes all items that have none or one that counts
 whatever the scores of the model are.
 
 Where the whole query is the name of an item's file, the item is placed before all others whatever
-the weight is; then come those whose name it is a part of, if they are few enough to be among the
-first hits.
+the weight is; then come those whose name it is a part of, if they are few.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from aladin_index.items.words import FoundWords, WordIndex, plain_words, words_o
 _RARE_SHARE, _RARE_ITEMS = 0.01, 5
 # Items that join the candidates, at most.
 _MOST_ITEMS = 1000
-# Items whose names may have the query as a part.
-_MOST_PARTS = 10
+# Items whose names may have the query as a part: one without digits may be a word that means more.
+_MOST_PARTS, _MOST_NUMBERED = 10, 100
 # Weight of a text of one word in an index that follows folders, unless the request gives one.
 _LIBRARY_WEIGHT = 0.5
 
@@ -102,7 +101,8 @@ def _named(
         is_gone = removed is not None and row in removed
         if is_gone or not (selection is None or row in selection.bitmap):
             del levels[row]
-    if len(levels) > _MOST_PARTS:
+    has_digits = any(map(str.isdigit, "".join(name)))
+    if len(levels) > (_MOST_NUMBERED if has_digits else _MOST_PARTS):
         return {row: level for row, level in levels.items() if level == 2}
     return levels
 

@@ -154,9 +154,10 @@ class SearchOptions:
             " text, file name or metadata has; with 0, they are not searched, and by default only"
             " in an index that follows folders. With 1, an item that alone has a word passes all"
             " items that have none. With any weight, a file whose name is the whole text is the"
-            " first hit, followed by those, at most ten, whose name the text is a part of. A query"
-            " without a text, or of several terms, is refused; an index in a vector database has no"
-            " words, and `degraded` contains lexical."
+            " first hit, followed by those whose name the text is a part of, if they are at most"
+            " ten, or a hundred for a part with digits. A query without a text, or of several"
+            " terms, is refused; an index in a vector database has no words, and `degraded`"
+            " contains lexical."
         ),
     ] = None
     read_words: Annotated[

@@ -33,7 +33,7 @@ from aladin_training.data.folder_rules import FolderRules
 
 # Photos of the first generation: enough to search in, after some seconds. The others are added
 # while it is served.
-FIRST_PHOTOS = 128
+FIRST_PHOTOS = 32
 # Changes are written into a new generation when they are this many, and a tenth of the photos.
 _LEAST_CHANGES = 2000
 

@@ -77,6 +77,10 @@ def test_a_name_is_first_and_its_parts_follow_whatever_the_weight(
         assert first(ask(index, "holida", **options), 12) == first(
             ask(index, "holida", rerank=rerank, candidates=5, lexical=0), 12
         )
+        # One with digits is no word of a picture: all that have it come first.
+        answer = ask(index, "IMG_001", **options)
+        assert set(first(answer, 10)) == {f"p{n}" for n in range(10, 20)}
+        assert {hit.id[0] for hit in ask(index, "IMG_00", **options).hits} == {"p"}
         # Of those that pass a filter, they are few.
         some = {"filter": {"taken_at": {"lt": "2022-07-03"}}}
         answer = ask(index, "holida", **options, **some)
