@@ -14,9 +14,13 @@ from playwright.sync_api import expect
 
 from aladin_index.building.builder import build_index
 from aladin_index.format.skipped import SkippedItem, record_stop, write_follow_record
+from aladin_index.settings import EncodeSettings
+from aladin_network.checkpoint import load_checkpoint
 from aladin_service.item_sources import image_items
+from aladin_service.library.folder_sync import FolderSettings, FolderSync
 from benchmarks.service.search_page import SearchPage, data_of
 from tests.browser.conftest import PageOf
+from tests.service.library.persons_folder import make_persons_folder
 
 pytestmark = pytest.mark.browser
 
@@ -274,7 +278,7 @@ def test_about_this_library_has_counts_model_and_last_change(
     )
     assert facts == {
         "Contains": f"{index['images']['count']} photos · {index['texts']['count']} texts",
-        "Skipped": "Nothing",
+        "Left out": "Nothing",
         "Model": index["model"]["id"][:12],
         "Last change": changed,
     }
@@ -282,30 +286,79 @@ def test_about_this_library_has_counts_model_and_last_change(
     expect(about).to_be_hidden()
 
 
-def test_about_this_library_says_what_is_left_out_and_why(
-    dated: Path, page_of: PageOf, tmp_path: Path
-) -> None:
+def test_what_is_left_out_is_told_by_reason(dated: Path, page_of: PageOf, tmp_path: Path) -> None:
     index = Path(shutil.copytree(dated, tmp_path / "index"))
-    heic = [SkippedItem(f"IMG_{number}.HEIC", "HEIC needs a package") for number in range(16)]
-    write_follow_record(index, [*heic, SkippedItem("trip/a.jpg", "damaged")], {"videos": 8})
+    heic = [SkippedItem(f"IMG_{number}.HEIC", "HEIC needs a package") for number in range(26)]
+    rare = [SkippedItem(f"{number}.jpg", f"reason {number}") for number in range(21)]
+    write_follow_record(index, [*heic, *rare, SkippedItem("<b>.jpg", "reason 0")], {"videos": 8})
     with page_of(index=index) as page:
         page.open()
         page.complaints.expect("status of 404")  # the photo whose file is gone
         about, warning = page.page.locator("#about"), page.page.locator("#index-warning")
-        summary = about.locator("summary")
-        expect(summary).to_have_text("About this library 17 files skipped")
-        expect(about.locator("li").first).to_be_hidden()
-        summary.click()
-        of_heic = re.compile(r"16 files: HEIC needs a package \(IMG_0\.HEIC, IMG_1\.HEIC")
-        expect(about.locator("li")).to_have_text([of_heic, "1 file: damaged (trip/a.jpg)"])
-        expect(about.locator("dl")).to_contain_text("8 videos")
+        left_out = page.page.locator("#left-out")
+        summary, lines = left_out.locator("summary"), left_out.locator("li")
+        expect(summary).to_have_text("48 files left out")
+        expect(lines.first).to_be_hidden()
+        about.locator("summary").click()
+        about.get_by_role("button", name="48 files left out").click()
+        expect(summary).to_be_focused()
+        of_heic = re.compile(
+            r"^26 files: HEIC needs a package \(IMG_0\.HEIC, .*19\.HEIC, and 6 more\)$"
+        )
+        expect(lines).to_have_count(22)  # twenty reasons, all others, and one kind
+        expect(lines.first).to_have_text(of_heic)
+        expect(lines.nth(1)).to_have_text("2 files: reason 0 (0.jpg, <b>.jpg)")
+        expect(lines.nth(20)).to_have_text("2 files: for other reasons")
+        expect(lines.nth(21)).to_have_text("8 files: videos")
         expect(warning).to_be_hidden()
 
         record_stop(index, "it was killed")
         page.page.reload()
         expect(warning).to_contain_text("are not followed any more (it was killed)")
-        write_follow_record(index, [], {})
+        write_follow_record(index, [], {"videos": 1})
         page.page.reload()
         expect(warning).to_be_hidden()
+        expect(summary).to_have_text("1 file that is no photo")
+        write_follow_record(index, [], {})
+        page.page.reload()
         expect(page.listed.first).to_be_visible()
-        expect(summary).to_have_text("About this library")
+        expect(left_out).to_be_hidden()
+
+
+def test_of_a_persons_folder_every_file_is_listed_named_or_counted(
+    tiny_checkpoint: Path, page_of: PageOf, tmp_path: Path
+) -> None:
+    folder, index = tmp_path / "Pictures", tmp_path / "index"
+    made = make_persons_folder(folder)
+    build_index(tiny_checkpoint, index, image_items(folder / "exif", None), None)
+    settings = FolderSettings(folders=[folder], add=EncodeSettings(readers=2))
+    sync = FolderSync(index, settings, checkpoint=load_checkpoint(tiny_checkpoint))
+    sync.run()
+    with page_of(index=index) as page:
+        page.open()
+        expect(page.page.locator("#index-info")).to_have_text(f"{len(made.found)} photos")
+        summary = page.page.locator("#left-out summary")
+        expect(summary).to_have_text(f"{len(made.named)} files left out")
+        summary.click()
+        told = page.page.locator("#left-out").inner_text().split("Not photos")
+        assert sum(map(int, re.findall(r"^(\d+) files?: ", told[0], re.MULTILINE))) == len(
+            made.named
+        )
+        for name, reason in made.named.items():
+            (line,) = (line for line in told[0].splitlines() if name in line)
+            assert reason in line
+        counted = re.findall(r"^(\d+) files?: (.+)$", told[1], re.MULTILINE)
+        assert {kind: int(count) for count, kind in counted} == made.counted
+
+        # The open page follows: one more that cannot be used, one renamed, one gone.
+        (folder / "broken" / "new.jpg").write_bytes(b"no photo")
+        (folder / "broken" / "noise.jpg").rename(folder / "broken" / "sound.jpg")
+        sync.run()
+        lines = page.page.locator("#left-out li")
+        expect(summary).to_have_text(f"{len(made.named) + 1} files left out")
+        expect(lines.filter(has_text="sound.jpg")).to_contain_text("new.jpg")
+        expect(lines.filter(has_text="noise.jpg")).to_have_count(0)
+        expect(page.page.locator("#left-out")).to_have_attribute("open", "")
+        (folder / "broken" / "sound.jpg").unlink()
+        sync.run()
+        expect(summary).to_have_text(f"{len(made.named)} files left out")

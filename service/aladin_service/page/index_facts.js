@@ -2,6 +2,7 @@
 
 import { at, make } from "./elements.js";
 import { NOUNS, capital, counted } from "./formats.js";
+import { leftOutLink, showLeftOut } from "./left_out.js";
 import { describeIndex, readFields } from "./service.js";
 
 const COLLECTIONS = Object.entries(NOUNS);
@@ -23,25 +24,16 @@ function hideSecondStage() {
   at("option-unaligned").hidden = false;
 }
 
-// "About this library": what it has, what it lacks of its sources and why, its model, its last change.
+// "About this library": what it has, what it lacks of its sources, its model, its last change.
 function showAbout(index) {
   const { skipped, model, changed_at: changedAt } = index;
-  const reasons = (skipped?.reasons ?? []).map(({ reason, count, names }) => {
-    const more = count > names.length ? ", …" : "";
-    const line = make("li", {}, `${counted(count, "file")}: ${reason} `);
-    line.append(make("span", { className: "faint" }, `(${names.join(", ")}${more})`));
-    return line;
-  });
-  const others = Object.entries(skipped?.other_files ?? {}).map(([kind, count]) => `${count} ${kind}`);
   const facts = [
     ["Contains", countsOf(index)],
-    skipped && ["Skipped", skipped.total ? make("ul", {}, ...reasons) : "Nothing"],
-    others.length && ["Not photos", others.join(", ")],
+    skipped && ["Left out", leftOutLink(skipped) ?? "Nothing"],
     index.alignment_trained === false && ["Search", ONE_STAGE],
     ["Model", make("code", { title: model.id }, model.id.slice(0, ID_CHARS))],
     changedAt && ["Last change", MOMENT.format(new Date(changedAt))],
   ].filter(Boolean);
-  at("about-skipped").textContent = skipped?.total ? `${counted(skipped.total, "file")} skipped` : "";
   at("about-facts").replaceChildren(
     ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
   );
@@ -68,6 +60,7 @@ function countsOf(index) {
 export function showCounts(index, grows = false) {
   at("index-info").textContent = countsOf(index) + (grows ? " · more are being added" : "");
   showAbout(index);
+  showLeftOut(index.skipped);
   showWarnings(index);
   // A count that changes every few seconds is read aloud when it is final.
   at("status").ariaBusy = String(grows);
