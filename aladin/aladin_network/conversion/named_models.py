@@ -23,17 +23,17 @@ from aladin_network.conversion.apart import convert_apart
 from aladin_network.conversion.layouts import GraphFiles, Variant, graph_files, plain_files
 from aladin_network.errors import CheckpointError, ConfigError, is_installed, missing_package
 from aladin_network.files import atomic_folder, link_or_copy, lock_to_write, read_json, sha256_of
-from aladin_network.sources.hub_files import downloaded
+from aladin_network.sources.hub_files import PINS, check_pin, downloaded
 from aladin_network.sources.hub_messages import missing_folder
 from aladin_network.sources.limits import check_model_folder
 
 _LOG = logging.getLogger(__name__)
 
 # Chosen for a folder of photos on a computer without a GPU: the fastest of the well-known dual
-# encoders (32 x 32 px patches, 50 per photo), 0.6 GB to download, MIT licence. SigLIP 2
-# (google/siglip2-base-patch16-224, Apache 2.0) finds more and reads many languages, at four times
-# the time per photo and 1.5 GB.
-DEFAULT_MODEL = "openai/clip-vit-base-patch32"
+# encoders (32 x 32 px patches, 50 per photo), 154 MB to download, MIT licence, and without torch.
+# SigLIP 2 (google/siglip2-base-patch16-224, Apache 2.0) finds more and reads many languages, at
+# four times the time per photo and 1.5 GB.
+DEFAULT_MODEL = "Xenova/clip-vit-base-patch32:quantized"
 
 # Part of every key: to be raised if the conversion of the same files changes.
 _VERSION = 3
@@ -45,7 +45,6 @@ _FITTED = ("correction.safetensors", "calibration.json")
 _HUB_NAME = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 # What only a model of the transformers library needs.
 _FRAMEWORK = ("torch", "transformers")
-_WITH_GRAPHS = "Xenova/clip-vit-base-patch32:quantized"
 
 
 class _Source(NamedTuple):
@@ -72,10 +71,10 @@ def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
     Args:
         name: Folder of a checkpoint; folder of a dual encoder as transformers saves it, or in one
             of the `LAYOUTS` of graphs; or name of any of them on the hub, such as
-            ``openai/clip-vit-base-patch32``, with ``@REVISION`` for another revision than the
-            newest. Behind a colon follows the variant of graphs that come in several, such as
-            ``:quantized``, and the language of queries, such as ``:deu_Latn``, for networks that
-            are told.
+            ``openai/clip-vit-base-patch32``, with ``@REVISION`` for another revision than that of
+            `PINS` or else the newest. Behind a colon follows the variant of graphs that come in
+            several, such as ``:quantized``, and the language of queries, such as ``:deu_Latn``, for
+            networks that are told.
         cache_folder: Returns the folder of converted models, which is created if it does not
             exist; called only if `name` is no checkpoint.
 
@@ -153,7 +152,7 @@ def _need_framework(name: str) -> None:
     if not all(map(is_installed, _FRAMEWORK)):
         raise ConfigError(
             missing_package(f"{name} has no graphs, and", _FRAMEWORK[0])
-            + f"; or name a model that has graphs, such as {_WITH_GRAPHS}"
+            + f"; or name a model that has graphs, such as {DEFAULT_MODEL}"
         )
 
 
@@ -177,10 +176,12 @@ def _on_hub(name: str, variant: Variant) -> _Source:
             f"{name}: {missing or 'no such folder'}; expected a checkpoint, a folder of a model of"
             f" the transformers library, or its name on the hub, such as {DEFAULT_MODEL}"
         )
-    known_as = ":".join([f"{match['name']}@{match['revision'] or 'main'}", *filter(None, variant)])
+    pin = PINS.get(match["name"])
+    revision = match["revision"] or (None if pin is None else pin.revision)
+    known_as = ":".join([f"{match['name']}@{revision or 'main'}", *filter(None, variant)])
     digest = hashlib.sha256(f"{_VERSION} {known_as}".encode()).hexdigest()
     plain = "--".join([match["name"].replace("/", "--"), *filter(None, variant)])
-    return _Source(match["name"], f"{plain}-{digest[:16]}", None, variant, match["revision"])
+    return _Source(match["name"], f"{plain}-{digest[:16]}", None, variant, revision)
 
 
 @contextmanager
@@ -234,4 +235,6 @@ def _downloaded(source: _Source) -> Path:
         _need_framework(source.name)  # before anything is downloaded
         return files
 
-    return downloaded(source.name, source.revision, choose)
+    folder = downloaded(source.name, source.revision, choose)
+    check_pin(source.name, source.revision, folder)
+    return folder

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.files import sha256_of
 from aladin_network.sources.hub_messages import one_hub_warning
 
 _LOG = logging.getLogger(__name__)
@@ -20,6 +22,62 @@ _WAYS_OUT = (
 )
 
 Choose = Callable[[Collection[str]], Collection[str]]
+
+
+class Pin(NamedTuple):
+    """The state of a model that its name alone stands for.
+
+    Attributes:
+        revision: Commit on the hub.
+        sha256: What the files of this commit must be, by their paths; others are not checked.
+    """
+
+    revision: str
+    sha256: Mapping[str, str]
+
+
+# As several public projects give them that do not depend on each other.
+PINS = {
+    "Xenova/clip-vit-base-patch32": Pin(
+        "d15189d7028b43f1d3e65039190477f6af591c2a",
+        {
+            "config.json": "493ef57ff783e42d1530c91b53469b7fdf8db8a9c1408e86998fcb7899a4f495",
+            "preprocessor_config.json": (
+                "6f638fb9401a6d6296feff533ee7efe657b787c49f954f82f5906b36ef2a1b1f"
+            ),
+            "tokenizer.json": "f7f3b7af117d467b58374797691a6438d3e6b9e9cef800dfd5dced7f697a90cd",
+            "onnx/vision_model_quantized.onnx": (
+                "583fd1110a514667812fee7d684952aaf82a99b959760c8d7dca7e0ab9839299"
+            ),
+            "onnx/text_model_quantized.onnx": (
+                "73baab855d406190da9faa498cfedf65f15cf309f4cc7385b7b032e6d08e5c3a"
+            ),
+            "onnx/vision_model.onnx": (
+                "fd6e1402a588279d1723c7534d4bcba5bc0b14b47dfab0e46f8c47b8270d7d40"
+            ),
+            "onnx/text_model.onnx": (
+                "3f6571f5bad13a97c469c1622e1cfc4d9aef78b79fdbfcff804ca357bfada8cc"
+            ),
+        },
+    ),
+}
+
+
+def check_pin(name: str, revision: str | None, folder: Path) -> None:
+    """Check files of the hub's cache against the pin of the model, if it is of that revision.
+
+    Raises:
+        CheckpointError: If a file is another one.
+    """
+    pin = PINS.get(name)
+    if pin is None or pin.revision != revision:
+        return
+    for file, expected in pin.sha256.items():
+        if (folder / file).is_file() and (found := sha256_of(folder / file)) != expected:
+            raise CheckpointError(
+                f"{name}: {folder / file}: expected the SHA-256 {expected}, got {found}; remove the"
+                " file, and it is downloaded again"
+            )
 
 
 def downloaded(name: str, revision: str | None, choose: Choose) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 import time
@@ -16,10 +17,12 @@ import aladin_network.conversion.towers
 from aladin_network.calibration.calibration import CALIBRATION
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import CHECKPOINT_FILES, read_model_id
-from aladin_network.conversion.named_models import named_model
+from aladin_network.conversion.named_models import DEFAULT_MODEL, named_model
 from aladin_network.errors import CheckpointError
-from aladin_network.files import atomic_folder
+from aladin_network.files import atomic_folder, sha256_of
 from aladin_network.scoring.hub_correction import CORRECTION
+from aladin_network.sources.hub_files import PINS
+from tests.graph_models import make_graph_model
 from tests.tensors import encode_texts
 
 HUB_NAME = "someone/small-clip"
@@ -125,6 +128,32 @@ def test_a_revision_is_another_model_and_without_a_hub_one_line_names_the_ways_o
         assert way in message
     assert "\n" not in message
     assert caplog.messages == []
+
+
+def test_the_default_model_stands_for_one_commit_whose_files_are_checked(
+    cache: Path, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, variant = DEFAULT_MODEL.split(":")
+    pin = PINS[name]
+    graphs = [f"onnx/{part}_model_{variant}.onnx" for part in ("vision", "text")]
+    assert {*graphs, "config.json", "preprocessor_config.json", "tokenizer.json"} <= {*pin.sha256}
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in pin.sha256.values())
+
+    made = make_graph_model(tmp_path / "made", "js-clip", [variant]).folder
+    snapshots = offline / f"models--{name.replace('/', '--')}" / "snapshots"
+    kept = Path(shutil.copytree(made, snapshots / pin.revision))
+    digests = {file: sha256_of(kept / file) for file in [*graphs, "tokenizer.json"]}
+    monkeypatch.setitem(PINS, name, pin._replace(sha256=digests | {"onnx/other.onnx": "0" * 64}))
+    found = named_model(DEFAULT_MODEL, lambda: cache)
+    assert named_model(f"{name}@{pin.revision}:{variant}", lambda: cache) == found
+
+    shutil.copytree(kept, snapshots / COMMIT)
+    for folder in (kept, snapshots / COMMIT):
+        (folder / "tokenizer.json").write_text((folder / "tokenizer.json").read_text() + " ")
+    shutil.rmtree(cache)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: expected the SHA-256 .*, got "):
+        named_model(DEFAULT_MODEL, lambda: cache)
+    assert named_model(f"{name}@{COMMIT}:{variant}", lambda: cache).is_dir()
 
 
 @pytest.mark.parametrize("name", ["{}/x/clip", "clip", "./a/b/c", "a/b/c@v1", "../x", "vit"])
