@@ -235,6 +235,6 @@ def _downloaded(source: _Source) -> Path:
         _need_framework(source.name)  # before anything is downloaded
         return files
 
-    folder = downloaded(source.name, source.revision, choose)
+    folder = downloaded(source.name, source.revision, choose, source.variant.graph)
     check_pin(source.name, source.revision, folder)
     return folder

@@ -16,9 +16,9 @@ _LOG = logging.getLogger(__name__)
 
 _CONFIG = "config.json"
 _WAYS_OUT = (
-    "without a network: on a machine that has one, `hf download {name} --local-dir FOLDER` (`pip"
-    " install huggingface-hub`), carry FOLDER here, and give its path in place of the name; or set"
-    " HF_HOME to a hub cache that holds it, or HF_ENDPOINT to a hub that can be reached"
+    "without a network: on a machine that has one, `hf download {name}{files} --local-dir FOLDER`"
+    " (`pip install huggingface-hub`), carry FOLDER here, and give its path in place of the name;"
+    " or set HF_HOME to a hub cache that holds it, or HF_ENDPOINT to a hub that can be reached"
 )
 
 Choose = Callable[[Collection[str]], Collection[str]]
@@ -80,13 +80,14 @@ def check_pin(name: str, revision: str | None, folder: Path) -> None:
             )
 
 
-def downloaded(name: str, revision: str | None, choose: Choose) -> Path:
+def downloaded(name: str, revision: str | None, choose: Choose, variant: str = "") -> Path:
     """Return the folder of a model in the hub's cache; what is missing there is downloaded.
 
     Args:
         name: Name of the model, OWNER/NAME.
         revision: Revision, or None for the newest.
         choose: Returns those files of the model that are needed, from the paths of all.
+        variant: Variant of its graphs that is wanted, for the message.
 
     Raises:
         CheckpointError: If there is no such model, or the hub cannot be reached and its cache has
@@ -131,7 +132,9 @@ def downloaded(name: str, revision: str | None, choose: Choose) -> Path:
             Exception: f"the hub cannot be reached ({_first_line(error)})",
         }
         reason = next(reason for kind, reason in reasons.items() if isinstance(error, kind))
-        raise CheckpointError(f"{name}: {reason}; {_WAYS_OUT.format(name=name)}") from error
+        files = f" --include '*.json' '*_{variant}.onnx'" if variant else ""
+        ways_out = _WAYS_OUT.format(name=name, files=files)
+        raise CheckpointError(f"{name}: {reason}; {ways_out}") from error
 
 
 _NOWHERE = (
