@@ -4,9 +4,9 @@
 
 The wheel is installed with its dependencies by pip, as it is configured, into a virtual environment
 of its own. Its `aladin photos` then serves a folder of drawn photos of mixed kinds, HEIC among
-them, with a model in the layout of transformers.js and of the shape of CLIP ViT-B/32, whose weights
-are random: its hits mean nothing, its times do. Both are made before the clock starts, by the
-packages of the environment that runs this, which needs torch and pillow-heif.
+them, with a model of the layout, the form and the shape of the default one, whose weights are
+random: its hits mean nothing, its times do. Both are made before the clock starts, by the packages
+of the environment that runs this, which needs torch, onnx and pillow-heif.
 
 install_*    wall-clock and processor time of pip, megabytes of the environment, largest packages
 hit_*        from the start of `aladin photos` to the answer of a search that has hits
@@ -27,13 +27,14 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
+from benchmarks.index.graph_models import write_model
 from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.processes import ChildProcess, processor_time_s
 
@@ -72,69 +73,6 @@ def draw_photos(folder: Path, count: int, sides: tuple[int, int] = SIDES) -> Non
         picture.save(folder / f"IMG_{number:04}.{SUFFIXES.get(kind, 'tif')}", kind, **options)
 
 
-def make_clip(folder: Path) -> None:
-    """Write graphs of a CLIP ViT-B/32 with random weights, in the layout of transformers.js."""
-    import torch
-    from tokenizers import Tokenizer, pre_tokenizers
-    from tokenizers.models import BPE
-    from tokenizers.processors import TemplateProcessing
-    from transformers import CLIPConfig, CLIPTextModelWithProjection, CLIPVisionModelWithProjection
-
-    config = CLIPConfig()
-    vision = CLIPVisionModelWithProjection(cast(Any, config.vision_config)).eval()
-    text = CLIPTextModelWithProjection(cast(Any, config.text_config)).eval()
-    pixels, ids = torch.zeros(2, 3, 224, 224), torch.full((2, 7), 5)
-    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=77)
-    (folder / "onnx").mkdir(parents=True)
-    for name, tower, given, dynamic in (
-        ("vision", vision, {"pixel_values": pixels}, {0: batch}),
-        ("text", text, {"input_ids": ids}, {0: batch, 1: length}),
-    ):
-        embeds = "image_embeds" if name == "vision" else "text_embeds"
-        torch.onnx.export(
-            _Embeds(tower, embeds), tuple(given.values()), folder / "onnx" / f"{name}_model.onnx",
-            input_names=list(given), output_names=[embeds], dynamic_shapes=(dynamic,),
-            dynamo=True, external_data=False, verbose=False,
-        )  # fmt: skip
-    words = pre_tokenizers.ByteLevel.alphabet()
-    special = ["<|startoftext|>", "<|endoftext|>"]
-    tokenizer = Tokenizer(BPE({word: at for at, word in enumerate([*sorted(words), *special])}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
-    numbered = [(word, tokenizer.token_to_id(word)) for word in special]
-    single = f"{special[0]} $A {special[1]}"
-    tokenizer.post_processor = TemplateProcessing(single=single, special_tokens=numbered)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    files: Mapping[str, Mapping[str, Any]] = {
-        "config.json": {"model_type": "clip", "text_config": {"max_position_embeddings": 77}},
-        "tokenizer_config.json": {"pad_token": special[1]},
-        "preprocessor_config.json": {
-            **{"do_resize": True, "size": 224, "resample": 3, "do_normalize": True},
-            **{"do_center_crop": True, "crop_size": 224},
-            "image_mean": [0.48145466, 0.4578275, 0.40821073],
-            "image_std": [0.26862954, 0.26130258, 0.27577711],
-        },
-    }
-    for name, content in files.items():
-        (folder / name).write_text(json.dumps(content), encoding="utf-8")
-
-
-class _Embeds:
-    """A tower that returns its embeddings alone, as the graphs of the layout do."""
-
-    def __new__(cls, tower: Any, name: str) -> Any:
-        import torch
-
-        class Tower(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.tower = tower
-
-            def forward(self, given: torch.Tensor) -> torch.Tensor:
-                return getattr(self.tower(given), name)
-
-        return Tower().eval()
-
-
 def install(environment: Path, wheel: Path) -> dict[str, Any]:
     """Make a virtual environment, and install a wheel into it."""
     started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -160,13 +98,13 @@ def _megabytes(place: Path) -> float:
     return sum(file.stat().st_blocks * 512 for file in files if not file.is_symlink()) / 1e6
 
 
-def follow(aladin: Path, photos: Path, model: Path, home: Path) -> FirstPhotos:
+def follow(aladin: Path, photos: Path, model: str, home: Path) -> FirstPhotos:
     """Start `aladin photos` in an empty home; wait for its first hit, and for all photos.
 
     Args:
         aladin: The program.
         photos: Folder of photos, all of which can be read.
-        model: Folder of the model.
+        model: Folder of the model, with its variant.
         home: Folder for libraries, converted models and the log.
     """
     count = sum(1 for _ in photos.iterdir())
@@ -225,12 +163,14 @@ class _Seen:
 def measure(wheel: Path, count: int, work: Path) -> Iterator[tuple[str, Any]]:
     """Yield the figures by their names."""
     draw_photos(work / "photos", count)
-    make_clip(work / "clip")
+    (work / "clip").mkdir()
+    write_model(work / "clip")
     yield "load", os.getloadavg()[0]
     yield from install(work / "venv", wheel.resolve()).items()
     aladin = work / "venv" / "bin" / "aladin"
     (work / "home").mkdir()
-    yield from follow(aladin, work / "photos", work / "clip", work / "home")._asdict().items()
+    model = f"{work / 'clip'}:quantized"
+    yield from follow(aladin, work / "photos", model, work / "home")._asdict().items()
     yield "load_at_the_end", os.getloadavg()[0]
 
 

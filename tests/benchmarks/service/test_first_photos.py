@@ -25,9 +25,9 @@ def test_photos_of_all_kinds_are_drawn_found_and_counted(
     with Image.open(drawn[1]) as picture:
         assert picture.format == KINDS[1]
     (tmp_path / "home").mkdir()
-    make_graph_model(tmp_path / "model", "js-clip")
+    model = make_graph_model(tmp_path / "model", "js-clip", ["quantized"]).folder
     aladin = Path(sys.executable).with_name("aladin")
-    seen = follow(aladin, tmp_path / "photos", tmp_path / "model", tmp_path / "home")
+    seen = follow(aladin, tmp_path / "photos", f"{model}:quantized", tmp_path / "home")
     assert 0 < seen.hit_wall_s <= seen.all_wall_s
     assert 0 < seen.hit_processor_s <= seen.all_processor_s
     assert 20 < seen.memory_mb < 4000
