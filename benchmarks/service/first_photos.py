@@ -169,7 +169,7 @@ def measure(wheel: Path, count: int, work: Path) -> Iterator[tuple[str, Any]]:
     yield from install(work / "venv", wheel.resolve()).items()
     aladin = work / "venv" / "bin" / "aladin"
     (work / "home").mkdir()
-    model = f"{work / 'clip'}:quantized"
+    model = f"{work / 'clip'}:fp16"
     yield from follow(aladin, work / "photos", model, work / "home")._asdict().items()
     yield "load_at_the_end", os.getloadavg()[0]
 

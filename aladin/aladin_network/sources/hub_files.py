@@ -52,6 +52,12 @@ PINS = {
             "onnx/text_model_quantized.onnx": (
                 "73baab855d406190da9faa498cfedf65f15cf309f4cc7385b7b032e6d08e5c3a"
             ),
+            "onnx/vision_model_fp16.onnx": (
+                "35c4e0fb0aeee527dcde1693520b214a34424a786babd530f35366bad5844efd"
+            ),
+            "onnx/text_model_fp16.onnx": (
+                "df587ffbf248bf20d44fa6e16adc5ebc27ead691860e5333dbdaab5fd6bf3f6e"
+            ),
             "onnx/vision_model.onnx": (
                 "fd6e1402a588279d1723c7534d4bcba5bc0b14b47dfab0e46f8c47b8270d7d40"
             ),
