@@ -279,6 +279,8 @@ def test_about_this_library_has_counts_model_and_last_change(
     assert facts == {
         "Contains": f"{index['images']['count']} photos · {index['texts']['count']} texts",
         "Left out": "Nothing",
+        "Search": "In two stages: first by whole photos, then word by word by the parts of the best"
+        " ones. An open hit shows which part was found for a word.",
         "Model": index["model"]["id"][:12],
         "Last change": changed,
     }

@@ -1,7 +1,7 @@
 // Choices for the filter from the index's own fields: values to tick, dates and numbers from and to.
 
 import { make } from "./elements.js";
-import { COORDINATES, count, dayOf, fieldLabel, isDate } from "./formats.js";
+import { COORDINATES, count, dayOf, fieldLabel, isDate, shownValue } from "./formats.js";
 import { rowOf } from "./filter_language.js";
 
 const MOST_TICKED = 12; // a field of numbers with more values is a range
@@ -79,7 +79,7 @@ function makeTicks({ name, parts }, rows, onRows) {
       onRows(wanted.length ? [rowOf(name, "in", wanted)] : []);
     });
     const number = make("span", { className: "faint" }, count(items));
-    return make("label", { className: "tick" }, box, make("span", {}, value === "" ? "(empty)" : String(value)), number);
+    return make("label", { className: "tick" }, box, make("span", {}, shownValue(value, name)), number);
   });
   const few = ticks.slice(0, SHOWN);
   if (ticks.length <= SHOWN) return fieldset(name, ...few);

@@ -78,7 +78,7 @@ export function describe({ field, operator, value }) {
   const name = fieldLabel(field);
   if (operator === "exists") return `${name} ${value === false ? "does not exist" : "exists"}`;
   if (operator in OF_DATES && isDate(value)) return `${name} ${OF_DATES[operator]} ${shownValue(value)}`;
-  const values = [value].flat().map((one) => (one === "" ? "(empty)" : String(one)));
+  const values = [value].flat().map((one) => shownValue(one, field));
   const isOne = operator === "in" && values.length === 1;
   return `${name} ${OPERATORS[isOne ? "eq" : operator]} ${values.join(", ")}`;
 }

@@ -27,7 +27,44 @@ const DAY_MS = 86_400_000;
 export const DATE_FIELD = "taken_at"; // read from photos
 // Neither of the two coordinates says by itself where a photo was taken.
 export const COORDINATES = ["lat", "lon"];
-const LABELS = { taken_at: "Date taken", camera: "Camera", lat: "Latitude", lon: "Longitude" };
+// Fields that have a word of their own, in the order in which a photo's are shown.
+const LABELS = {
+  title: "Title",
+  description: "Description",
+  people: "People",
+  keywords: "Keywords",
+  rating: "Rating",
+  favourite: "Favourite",
+  taken_at: "Date taken",
+  date_source: "Source of the date",
+  utc_offset: "Time zone",
+  place: "Place",
+  location: "Location",
+  city: "City",
+  state: "State",
+  country: "Country",
+  lat: "Latitude",
+  lon: "Longitude",
+  camera: "Camera",
+  folder: "Folder",
+  damage: "Damage",
+};
+const DATE_SOURCES = {
+  exif: "the camera",
+  xmp: "the photo's description (XMP)",
+  iptc: "the photo's description (IPTC)",
+  takeout: "Google Photos",
+  name: "the file's name",
+  file: "the file's time",
+};
+// How values of some fields are said; those of others are shown as they are.
+const SAID = {
+  date_source: (source) => DATE_SOURCES[source] ?? source,
+  utc_offset: (offset) => `UTC${offset}`,
+  rating: (stars) => (stars < 0 ? "rejected" : counted(stars, "star")),
+};
+// Details of another field, which order nothing by themselves.
+export const SIDE_FIELDS = [...COORDINATES, "date_source", "utc_offset", "damage"];
 const DATE = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "long", timeZone: "UTC" });
 const MOMENT = new Intl.DateTimeFormat(LANGUAGE, {
   dateStyle: "long",
@@ -35,7 +72,15 @@ const MOMENT = new Intl.DateTimeFormat(LANGUAGE, {
   timeZone: "UTC",
 });
 
-export const fieldLabel = (field) => LABELS[field] ?? field;
+export const hasLabel = (field) => Object.hasOwn(LABELS, field);
+export const fieldLabel = (field) => (hasLabel(field) ? LABELS[field] : field);
+
+// Fields in the order of the labels, others behind them as they come.
+export function byLabel(fields) {
+  const order = Object.keys(LABELS);
+  const place = (field) => (hasLabel(field) ? order.indexOf(field) : order.length);
+  return [...fields].sort((one, other) => place(one) - place(other));
+}
 
 // Whether a value is a date, or a date with a time: 2024-05-31, 2024-05-31T18:05:00.
 export const isDate = (value) =>
@@ -49,8 +94,11 @@ export function dayOf(date, days = 0) {
   return new Date(moment).toISOString().slice(0, 10);
 }
 
-// A date in words, as it was written: a camera's clock has no time zone.
-export function shownValue(value) {
+// A value of a field in words; a date as it was written: a camera's clock has no time zone.
+export function shownValue(value, field) {
+  if (value === "") return "(empty)";
+  if (field !== undefined && Object.hasOwn(SAID, field)) return String(SAID[field](value));
+  if (typeof value === "boolean") return value ? "yes" : "no";
   if (!isDate(value)) return String(value);
   const time = value.slice(11, 16);
   const moment = Date.parse(`${value.slice(0, 10)}T${time || "00:00"}Z`);

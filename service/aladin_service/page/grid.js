@@ -1,7 +1,7 @@
 // Photos in rows of equal height, or texts in a list, and moving through them by keyboard.
 
 import { percent, make, makeButton } from "./elements.js";
-import { fieldLabel } from "./formats.js";
+import { fieldLabel, hasLabel } from "./formats.js";
 import { markButton } from "./marks.js";
 import { showPhoto, whenMissing } from "./photos.js";
 import { preference } from "./preferences.js";
@@ -11,6 +11,9 @@ import { outlineBox } from "./selection.js";
 const STEPS_PX = [320, 640, 1280]; // few sizes, so that the service can keep its thumbnails
 const WIDEST = 3; // photos that are wider or taller are shown whole in a frame of this shape
 const SKELETONS = 12;
+// As in photos.css: squares that are filled.
+const PHONE = matchMedia("(max-width: 36rem)");
+const PHONE_COLUMNS = 3;
 
 // act: {open(item), similar(item)}
 export function showItems(list, items, target, act) {
@@ -91,7 +94,8 @@ function wordsFound({ stages: { lexical } }, target) {
 function placeName(field, target) {
   if (field === "uri") return "file name";
   if (field === "text") return target === "images" ? "caption" : "text";
-  return `field ${fieldLabel(field.replace(/^metadata\./, ""))}`;
+  const name = field.replace(/^metadata\./, "");
+  return hasLabel(name) ? fieldLabel(name).toLowerCase() : `field ${name}`;
 }
 
 function photoElement(element, item) {
@@ -108,7 +112,8 @@ function photoElement(element, item) {
 }
 
 function sizeFor(ratio) {
-  const needed = preference("size") * Math.max(1, ratio) * (window.devicePixelRatio || 1);
+  const heightPx = PHONE.matches ? innerWidth / PHONE_COLUMNS : preference("size");
+  const needed = heightPx * Math.max(1, ratio, PHONE.matches ? 1 / ratio : 0) * (window.devicePixelRatio || 1);
   return STEPS_PX.find((step) => step >= needed) ?? STEPS_PX.at(-1);
 }
 

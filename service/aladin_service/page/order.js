@@ -1,7 +1,7 @@
 // The order of the items: relevance or time, or a field of the index.
 
 import { at } from "./elements.js";
-import { COORDINATES, DATE_FIELD, capital, fieldLabel, isDate } from "./formats.js";
+import { DATE_FIELD, SIDE_FIELDS, capital, fieldLabel, isDate } from "./formats.js";
 import { indexFacts } from "./index_facts.js";
 import { isCompared } from "./search.js";
 
@@ -51,7 +51,7 @@ function ordersOf(search, fields) {
     ({ name, kind, least, greatest }) =>
       kind !== "bool" &&
       least !== greatest &&
-      !COORDINATES.includes(name) &&
+      !SIDE_FIELDS.includes(name) &&
       !(byTime && name === DATE_FIELD) &&
       fields.filter((one) => one.name === name).length === 1, // values of one kind
   );

@@ -3,7 +3,7 @@
 
 import { scoresOf } from "./details.js";
 import { at, make, makeButton } from "./elements.js";
-import { dayOf, fieldLabel, isDate, shownValue } from "./formats.js";
+import { byLabel, dayOf, fieldLabel, isDate, shownValue } from "./formats.js";
 import { indexFacts } from "./index_facts.js";
 import { markButton } from "./marks.js";
 import { fileOf, hasEvidence } from "./search.js";
@@ -39,12 +39,12 @@ function factRows(hit, { target }, act) {
     facts.push(["Text", hit.text]);
   }
   const { lat, lon, ...metadata } = hit.metadata;
-  const data = Object.entries(metadata).map(([field, value]) => [
+  const data = byLabel(Object.keys(metadata)).map((field) => [
     fieldLabel(field),
-    ...[value].flat().map((one) => valueElement(field, one, act)),
+    ...[metadata[field]].flat().map((one) => valueElement(field, one, act)),
   ]);
   const isPlaced = typeof lat === "number" && typeof lon === "number";
-  if (isPlaced) data.push(["Place", `${lat}, ${lon}`]); // nothing else is at just this place
+  if (isPlaced) data.push(["Coordinates", `${lat}, ${lon}`]); // nothing else is at just this place
   return [...facts, ...data];
 }
 
@@ -60,10 +60,12 @@ function valueElement(field, value, act) {
   if (value === null || typeof value === "object") {
     return make("code", { className: "nested" }, JSON.stringify(value));
   }
+  const words = shownValue(value, field);
+  if (field === "description") return words; // of one photo alone
   const title = isDate(value)
     ? `Only from ${shownValue(dayOf(value))}`
-    : `Only with ${fieldLabel(field)} ${value}`;
-  return makeButton(shownValue(value), () => act.filter(field, value), { className: "chip", title });
+    : `Only with ${fieldLabel(field)} ${words}`;
+  return makeButton(words, () => act.filter(field, value), { className: "chip", title });
 }
 
 function copyButton(text) {
