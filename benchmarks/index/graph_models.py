@@ -160,6 +160,24 @@ def _describe(folder: Path) -> None:
         (folder / name).write_text(json.dumps(data))
 
 
+def write_as_immich(model: Path, folder: Path) -> None:
+    """Write the whole model of `write_model` again, in Immich's layout; the graphs are linked."""
+    for part, theirs in (("visual", "vision"), ("textual", "text")):
+        (folder / part).mkdir(parents=True)
+        os.link(model / "onnx" / f"{theirs}_model.onnx", folder / part / "model.onnx")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        os.link(model / name, folder / "textual" / name)
+    photos = json.loads((model / "preprocessor_config.json").read_text())
+    shown = {
+        "size": photos["size"],
+        "mean": photos["image_mean"],
+        "std": photos["image_std"],
+        "interpolation": "bicubic",
+    }
+    (folder / "visual" / "preprocess_cfg.json").write_text(json.dumps(shown))
+    (folder / "config.json").write_text(json.dumps({"text_cfg": {"context_length": 77}}))
+
+
 def main() -> None:
     """Print the figures of all variants."""
     warnings.simplefilter("ignore")  # the exporter's, of its own parts

@@ -5,12 +5,15 @@
 The wheel is installed with its dependencies by pip, as it is configured, into a virtual environment
 of its own. Its `aladin photos` then serves a folder of drawn photos of mixed kinds, HEIC among
 them, with a model of the layout, the form and the shape of the default one, whose weights are
-random: its hits mean nothing, its times do. Both are made before the clock starts, by the packages
-of the environment that runs this, which needs torch, onnx and pillow-heif.
+random: its hits mean nothing, its times do; then, from an empty home again, with the same network
+in Immich's layout, whole, as it comes (the figures that begin with `immich_`). All is made before
+the clock starts, by the packages of the environment that runs this, which needs torch, onnx and
+pillow-heif.
 
 install_*    wall-clock and processor time of pip, megabytes of the environment, largest packages
 hit_*        from the start of `aladin photos` to the answer of a search that has hits
 all_*        to the answer of the status that counts every photo
+disk_mb      libraries and models in the home; what is linked counts as well
 memory_mb    most memory of all processes together (PSS), seen ten times a second
 load         mean number of processes that wanted a core, at the start and at the end
 """
@@ -34,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from benchmarks.index.graph_models import write_model
+from benchmarks.index.graph_models import write_as_immich, write_model
 from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.processes import ChildProcess, processor_time_s
 
@@ -165,12 +168,16 @@ def measure(wheel: Path, count: int, work: Path) -> Iterator[tuple[str, Any]]:
     draw_photos(work / "photos", count)
     (work / "clip").mkdir()
     write_model(work / "clip")
+    write_as_immich(work / "clip", work / "immich")
     yield "load", os.getloadavg()[0]
     yield from install(work / "venv", wheel.resolve()).items()
     aladin = work / "venv" / "bin" / "aladin"
-    (work / "home").mkdir()
-    model = f"{work / 'clip'}:fp16"
-    yield from follow(aladin, work / "photos", model, work / "home")._asdict().items()
+    for prefix, model in (("", f"{work / 'clip'}:fp16"), ("immich_", str(work / "immich"))):
+        home = work / f"{prefix}home"
+        home.mkdir()
+        figures = follow(aladin, work / "photos", model, home)
+        yield from ((prefix + name, value) for name, value in figures._asdict().items())
+        yield f"{prefix}disk_mb", _megabytes(home)
     yield "load_at_the_end", os.getloadavg()[0]
 
 
