@@ -115,6 +115,7 @@ class Index:
         sort: str | None = None,
         order: Order = "desc",
         filter: Mapping[str, Any] | None = None,
+        stack: bool = False,
     ) -> Iterator[Item]:
         """List items without a query; they are read as they are taken.
 
@@ -124,6 +125,7 @@ class Index:
                 items without a value come last.
             order: "desc" lists the largest value, or the newest item, first; "asc" the smallest.
             filter: Metadata that an item must have, as in a search.
+            stack: Whether photos of one moment and copies are one item, the first in the order.
 
         Raises:
             NoSuchTargetError: If the index has no such collection.
@@ -131,7 +133,7 @@ class Index:
                 not indexed for filters.
         """
         check_literals(target=(target, Target), order=(order, Order))
-        return every_item(self._searcher.index, target, sort, order, filter)
+        return every_item(self._searcher.index, target, sort, order, filter, stack)
 
     def fields(self, target: Target = "images") -> list[Field]:
         """Describe the metadata fields that are indexed for filters: values, or their range.

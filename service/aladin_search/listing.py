@@ -27,6 +27,7 @@ class Item(NamedTuple):
         text: The text itself, a photo's first caption, or None.
         metadata: Metadata by field.
         size_px: Width and height of a photo, upright, or None for a text.
+        stack: Ids of the photos that it stands for, itself first, if several are one item.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Item(NamedTuple):
     text: str | None
     metadata: dict[str, Any]
     size_px: tuple[int, int] | None
+    stack: list[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ def every_item(
     sort: str | None,
     order: Order,
     filter: Mapping[str, Any] | None,
+    stack: bool,
 ) -> Iterator[Item]:
     """List all items of a collection; see `Index.items`.
 
@@ -68,12 +71,13 @@ def every_item(
     from aladin_index.search.collection import ListOrder
 
     parsed = parse_filter(dict(filter)) if filter else None
-    wanted = ListOrder(sort, descending=order == "desc")
+    wanted = ListOrder(sort, descending=order == "desc", stack=stack)
     after = None
     while True:
         page = index.collection(target, parsed).list_items(wanted, after, _PAGE)
-        for item in page.items:
-            yield Item(item.id, item.uri, item.text, item.metadata, item.size_px)
+        for item, of_item in zip(page.items, page.stacks, strict=True):
+            ids = None if of_item is None else of_item.ids
+            yield Item(item.id, item.uri, item.text, item.metadata, item.size_px, ids)
         if page.is_last:
             return
         after = page.items[-1].id

@@ -5,7 +5,7 @@ shard-00000/
   embeddings.npy   (items, d_match) float32
   tokens.npy       (tokens, d_align) float16
   lengths.npy      (items,) int64, number of tokens of each item
-  prepared.json    size, boxes of regions and own metadata of each item
+  prepared.json    size, boxes of regions, own metadata and fingerprint of each item
   skipped.json     items that were skipped
 
 A build plans its shards, has those that are missing encoded, in this process or elsewhere, and goes
@@ -92,14 +92,16 @@ class Shard:
 
     def prepared(self) -> list[Prepared]:
         """Read what was found out about the items when they were encoded."""
+        lines = json.loads((self.folder / _PREPARED).read_bytes())
         return [
             Prepared(
                 None,
                 size_px and (size_px[0], size_px[1]),
                 boxes and np.array(boxes, dtype=np.float32),
                 metadata,
+                fingerprint,
             )
-            for size_px, boxes, metadata in json.loads((self.folder / _PREPARED).read_bytes())
+            for size_px, boxes, metadata, fingerprint in lines
         ]
 
 
@@ -170,7 +172,8 @@ def write_shard(
                 skipped += batch.skipped
                 for each in usable.values():
                     boxes = [] if each.boxes is None else each.boxes.tolist()
-                    prepared.append((each.size_px, boxes or None, dict(each.metadata)))
+                    told = (dict(each.metadata), each.fingerprint)
+                    prepared.append((each.size_px, boxes or None, *told))
                 if batch.encoding is not None:
                     with seconds.measure("write"):
                         files.append([*usable], batch.encoding)

@@ -37,8 +37,13 @@ from aladin_network.inference import (
     encode_images,
     is_cut,
 )
-from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_image
+from aladin_network.photos.decoding import (
+    DEFAULT_LIMITS,
+    ImageLimits,
+    decoded_image,
+)
 from aladin_network.photos.fields import over
+from aladin_network.photos.fingerprint import fingerprint
 from aladin_network.photos.memory import (
     DecodingMemory,
     MemoryBudget,
@@ -117,7 +122,8 @@ class ImageReader:
                 image = Prepared(encoder.preprocess(photo.picture), photo.size_px)
             else:
                 image = prepare_regions(encoder, detector.detect(photo.picture), photo.size_px)
-            return image._replace(metadata=photo.details(exif=self.exif))
+            told = photo.details(exif=self.exif)
+            return image._replace(metadata=told, fingerprint=fingerprint(photo.picture))
 
     def read_regions(
         self, encoder: PhotoReader, data: bytes, photo: bytes | None, source: str
@@ -145,7 +151,8 @@ class ImageReader:
             return prepare_regions(encoder, regions, regions.size_px)
         with decoded_image(photo, self._memory, "image", self.limits) as decoded:
             image = prepare_regions(encoder, regions, decoded.size_px)
-            return image._replace(metadata=decoded.details(exif=self.exif))
+            told = decoded.details(exif=self.exif)
+            return image._replace(metadata=told, fingerprint=fingerprint(decoded.picture))
 
     def _detector_for(self, encoder: PhotoReader) -> Detector:
         needed = encoder.config.detector

@@ -111,12 +111,14 @@ class Prepared(NamedTuple):
         boxes: (regions, 4) boxes of the regions that the network takes, in fractions of the photo,
             or None if unknown or if the encoder derives them from the photo's size.
         metadata: What the photo or the text itself tells, see `aladin_network.photos.fields`.
+        fingerprint: What copies of the photo are known by, or None as `StoredItem` has it.
     """
 
     value: Any
     size_px: tuple[int, int] | None
     boxes: NDArray[np.float32] | None = None
     metadata: Mapping[str, Value] = MappingProxyType({})
+    fingerprint: str | None = None
 
 
 def place_of(item: SourceItem, row: int) -> str:
@@ -274,6 +276,7 @@ def stored_form(item: SourceItem, prepared: Prepared) -> StoredItem:
         length=photo.length if photo else None,
         boxes=None if prepared.boxes is None else pack_boxes(prepared.boxes),
         file_state=state,
+        fingerprint=prepared.fingerprint,
     )
 
 

@@ -229,6 +229,9 @@ class EngineCollection:
         """Return None: a vector database has no words."""
         del text
 
+    def stacks(self) -> None:
+        """Return None: a vector database compares no photos with all others."""
+
     def list_items(self, order: ListOrder, after_id: str | None, count: int) -> ListedPage:
         del order, after_id, count
         raise _not_listable()

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 # Columns of an export, with the names of their Arrow types. The first two are those of
 # clip-retrieval; `file` is the location of a photo's bytes, with `offset` and `length` if it lies
 # in a larger file; `boxes` are those of its regions, in the form of `aladin_index.items.tables`;
-# `file_state` is the state of the file when it was encoded.
+# `file_state` is the state of the file when it was encoded, and `fingerprint` tells its copies.
 COLUMNS: dict[Target, dict[str, str]] = {
     "images": {
         "image_path": "string",
@@ -43,6 +43,7 @@ COLUMNS: dict[Target, dict[str, str]] = {
         "height_px": "int32",
         "boxes": "binary",
         "file_state": "string",
+        "fingerprint": "string",
         "metadata": "string",
     },
     "texts": {

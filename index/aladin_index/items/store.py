@@ -45,7 +45,8 @@ T = TypeVar("T")
 _TOGETHER = """
 SELECT json_group_array(json_array(
     row, id, uri, path, text, image_id, width_px, height_px, metadata, "offset", length,
-    CASE WHEN boxes IS NULL THEN NULL ELSE hex(boxes) END, file_state
+    CASE WHEN boxes IS NULL THEN NULL ELSE hex(boxes) END, file_state,
+    fingerprint
 )) FROM"""
 _METADATA, _BOXES = map(StoredItem._fields.index, ("metadata", "boxes"))
 # Reads the text of `json.dumps`, in a third of the time of `json.loads`, which permits blanks

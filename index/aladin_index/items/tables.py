@@ -25,7 +25,7 @@ _DTYPE = np.dtype("<u2")
 
 COLUMNS = (
     "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length, boxes, "
-    "file_state"
+    "file_state, fingerprint"
 )
 
 # `fields` has a row for each value of each indexed field. The whole row is the key, so that a test
@@ -41,7 +41,8 @@ CREATE TABLE items (
     metadata TEXT NOT NULL,
     "offset" INTEGER NOT NULL, length INTEGER,
     boxes BLOB,
-    file_state TEXT
+    file_state TEXT,
+    fingerprint TEXT
 );
 CREATE TABLE fields (
     field INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, row INTEGER NOT NULL,
@@ -89,6 +90,8 @@ class StoredItem(NamedTuple):
         file_state: State of the image's file when it was encoded, as the text of
             `aladin_index.sync.file_state`, or its size and time, see
             `aladin_index.encode.source_items.file_state`, or None if it is not recorded.
+        fingerprint: Result of `aladin_network.photos.fingerprint.fingerprint` for an image, or None
+            if there is none or only its regions were read.
     """
 
     row: int
@@ -104,6 +107,7 @@ class StoredItem(NamedTuple):
     length: int | None = None
     boxes: bytes | None = None
     file_state: str | None = None
+    fingerprint: str | None = None
 
     @property
     def size_px(self) -> tuple[int, int] | None:

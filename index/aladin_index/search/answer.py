@@ -26,6 +26,7 @@ from aladin_index.search.results import (
     HitTerm,
     SearchAnswer,
     SearchHit,
+    Stack,
     Stage,
     TookMs,
 )
@@ -80,6 +81,8 @@ def _answer(
     plan, found, ranked, verdict = page
     looked_up_s = time.monotonic()
     hits = _hits(page, items)
+    if ranked.tiles.members:
+        _stack_hits(page, hits)
     is_whole = _explain_hits(index, page, items, hits)
     explain_s = time.monotonic() - looked_up_s
     sort, terms = plan.options.sort, [each.term for each in plan.terms]
@@ -147,6 +150,20 @@ def _hits(page: Page, items: Sequence[StoredItem]) -> list[SearchHit]:
         )
         for place, (item, kept, score) in enumerate(places)
     ]
+
+
+def _stack_hits(page: Page, hits: Sequence[SearchHit]) -> None:
+    """Name the photos that hits stand for."""
+    members = page.ranked.tiles.members
+    stacked = [
+        (hit, members[row])
+        for hit, row in zip(hits, page.ranked.ranking.rows.tolist(), strict=True)
+        if row in members
+    ]
+    rows = [row for _, of_hit in stacked for row in of_hit]
+    ids = iter([item.id for item in page.plan.collection.items.by_rows(rows)])
+    for hit, of_hit in stacked:
+        hit.stack = Stack(count=len(of_hit), ids=[*islice(ids, len(of_hit))])
 
 
 def _explain_hits(
@@ -258,6 +275,7 @@ def _notes(index: SearchBackend, page: Page, *, is_whole: bool) -> list[str]:
         page.ranked.degraded or "": page.ranked.degraded is not None,
         "min_probability": page.verdict.filter_ignored,
         "lexical": bool(options.lexical) and plan.words is None,
+        "stack": options.stack and plan.stacks is None,
         "explain": explains and not index.checkpoint.alignment_trained,
         "evidence_unavailable": not is_whole,
     }

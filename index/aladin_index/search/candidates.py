@@ -96,7 +96,7 @@ def find_candidates(plans: Sequence[Plan]) -> list[Candidates]:
 def _wanted(plan: Plan) -> FirstStageQuery:
     """Return what the first stage is asked for: whole blocks of candidates, and the pool."""
     block, own = plan.first.candidates, len(plan.own_rows)
-    stop, first = plan.options.offset + plan.options.k, block
+    stop, first = plan.page.stop, block
     joined = 0 if plan.words is None else len(plan.words.rows)
     if plan.reranks or plan.words is not None:
         stop = -(-stop // block) * block  # whole blocks
@@ -111,7 +111,7 @@ def _cut(plan: Plan, ordered: Ordered) -> Candidates:
     """Cut the blocks of the page out of an order; without a total, every item is a block."""
     rows, match, upper = ordered.rows, ordered.match, ordered.upper
     block = plan.first.candidates if plan.reranks else 1
-    first, last = plan.options.offset, plan.options.offset + plan.options.k
+    first, last = plan.page.start, plan.page.stop
     # There may be fewer items than the page, or the places before it, require.
     stop = min(-(-last // block) * block, len(rows))
     first, last = min(first, len(rows)), min(last, len(rows))
@@ -134,10 +134,9 @@ def _cut(plan: Plan, ordered: Ordered) -> Candidates:
 def _with_words(plan: Plan, ordered: Ordered) -> Candidates:
     """Join the items that have rare words to the first block."""
     assert plan.words is not None
-    options, block = plan.options, plan.first.candidates
+    block = plan.first.candidates
     extra = plan.words.rows[~np.isin(plan.words.rows, [*ordered.rows[:block], *plan.own_rows])]
-    last = options.offset + options.k
-    beyond = -(-max(last - block, 0) // block) * block
+    beyond = -(-max(plan.page.stop - block, 0) // block) * block
     tail = np.flatnonzero(~np.isin(ordered.rows[block:], extra))[:beyond] + block
     [of_extra] = plan.collection.match(plan.first.embedding[None], [plan.first.hubs], extra)
     first = np.zeros(min(block, len(ordered.rows)) + len(extra), dtype=np.int64)
@@ -146,7 +145,7 @@ def _with_words(plan: Plan, ordered: Ordered) -> Candidates:
     return Candidates(
         items=Ordered(rows, match, min(ordered.candidates, block) + len(extra)),
         blocks=np.append(first, 1 + np.arange(len(tail)) // block),
-        page=slice(options.offset, last),
+        page=plan.page,
         pool=_pool(plan, ordered, plan.reranks) if plan.pool_size else _NONE,
         is_empty=len(rows) == 0,
         are_nearest=False,
@@ -157,7 +156,7 @@ def _wanted_of_all(plan: Plan) -> ExhaustiveQuery:
     """Return what all items are candidates of; words and several terms add to the score."""
     term, is_plain = plan.terms[0], plan.words is None and not plan.is_joined
     first = plan.first._replace(
-        wanted=plan.options.offset + plan.options.k,
+        wanted=plan.page.stop,
         candidates=plan.pool_size,
         second_stage=term.stage if is_plain else None,
     )
@@ -166,12 +165,11 @@ def _wanted_of_all(plan: Plan) -> ExhaustiveQuery:
 
 def _every(plan: Plan, items: Ordered) -> Candidates:
     """Make one block of all items."""
-    options = plan.options
     places = largest(items.match, plan.pool_size) if plan.pool_size else _NO_PLACES
     return Candidates(
         items=items,
         blocks=None,
-        page=slice(options.offset, options.offset + options.k),
+        page=plan.page,
         pool=Pool(items.rows[places], items.match[places], places),
         is_empty=len(items.rows) == 0,
         are_nearest=False,

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter
+from aladin_index.items.stacks import Stacks
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.words import FoundWords
+from aladin_index.search.results import Stack
 from aladin_index.search.word_filters import KnownValues
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
@@ -130,10 +132,12 @@ class ListOrder(NamedTuple):
             in it come last, in the order of their addition. An item with several values counts by
             the one that comes first.
         descending: Whether the largest value, or the latest addition, comes first.
+        stack: Whether of each stack only the first item is listed.
     """
 
     field: str | None = None
     descending: bool = True
+    stack: bool = False
 
 
 class ListedPage(NamedTuple):
@@ -143,11 +147,13 @@ class ListedPage(NamedTuple):
         items: Items in the order.
         total: Number of items that pass the filter, on all pages.
         is_last: Whether no item follows.
+        stacks: For each item its stack of several, if only the first of each is listed, or None.
     """
 
     items: list[StoredItem]
     total: int
     is_last: bool
+    stacks: Sequence[Stack | None]
 
 
 class Items(Protocol):
@@ -300,6 +306,14 @@ class Collection(Protocol):
 
     def find_words(self, text: str) -> FoundWords | None:
         """Find the items that pass the filter and have rare words of a text, or None without words.
+
+        Raises:
+            IndexCorruptError: If the items cannot be read.
+        """
+        ...
+
+    def stacks(self) -> Stacks | None:
+        """Return the stacks of the photos that pass the filter, or None if they are not known.
 
         Raises:
             IndexCorruptError: If the items cannot be read.

@@ -20,6 +20,7 @@ from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, bitmap_of
+from aladin_index.items.stacks import StackIndex, Stacks
 from aladin_index.items.store import ItemStore
 from aladin_index.items.words import FoundWords, WordIndex
 from aladin_index.search.collection import (
@@ -59,6 +60,7 @@ class StoredCollection:
         items: IDs, texts and metadata.
         bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
         scan: What scores all items at once, or None on the CPU.
+        stacks: Stacks of the photos, also of those that are added.
     """
 
     target: Target
@@ -71,6 +73,7 @@ class StoredCollection:
     items: ItemStore
     bounds: LazyBounds | None = None
     scan: ItemScan | None = None
+    stacks: StackIndex = field(default_factory=StackIndex)
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -417,6 +420,17 @@ class FileCollection:
         removed = None if changes is None else changes.gone
         return find_rare_words(text, indexes, self.count, removed, self.selection)
 
+    def stacks(self) -> Stacks:
+        changes, built = self.changes, self.base.entry.count
+        if self.target == "texts":
+            rows = np.arange(built if changes is None else changes.rows)
+            return Stacks(rows, {}, self.selection)
+        if changes is None:
+            return self.base.stacks.read(self.items, built, built, self.selection)
+        return self.base.stacks.read(
+            self.items, built, changes.rows, self.selection, changes.gone, changes.added
+        )
+
     def list_items(self, order: ListOrder, after_id: str | None, count: int) -> ListedPage:
         return list_items(self._listed(), order, after_id, count)
 
@@ -435,6 +449,7 @@ class FileCollection:
             total=self.count if self.selection is None else self.selection.count,
             selection=self.selection,
             select=self._select,
+            find_stacks=self.stacks,
         )
 
     def _select(self, filter: Filter) -> Selection | None:

@@ -25,10 +25,12 @@ from aladin_index.items.field_tables import (
 )
 from aladin_index.items.filters import KIND_CODES, Exists, Filter, Kind, field_scalars
 from aladin_index.items.selection import Selection
+from aladin_index.items.stacks import Stacks
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.words import plain_words
 from aladin_index.search.collection import ListedPage, ListOrder
+from aladin_index.search.results import Stack
 from aladin_index.search.word_filters import PLACE_FIELDS, TAKEN_AT, KnownValues
 from aladin_network.errors import InputError, UnknownItemError, brief
 from aladin_network.types import Target
@@ -53,6 +55,7 @@ class Listed(NamedTuple):
         total: Number of items that pass the filter.
         selection: Rows that pass the filter, or None if all do.
         select: Returns the rows that pass another filter.
+        find_stacks: Returns the stacks of those that pass.
     """
 
     target: Target
@@ -64,6 +67,7 @@ class Listed(NamedTuple):
     total: int
     selection: Selection | None
     select: Callable[[Filter], Selection | None]
+    find_stacks: Callable[[], Stacks]
 
 
 class _FieldReader(Protocol):
@@ -117,8 +121,40 @@ def list_items(live: Listed, order: ListOrder, after_id: str | None, count: int)
         _check_indexed(live, order.field)
     after = None if after_id is None else _find(live, after_id)
     # One more than wanted tells whether another page follows.
-    found = list(islice(_walk(live, order, after), count + 1))
-    return ListedPage(found[:count], live.total, is_last=len(found) <= count)
+    walk = _walk(live, order, after)
+    tiles = _first_of_stacks(live, order, walk) if order.stack else ((each, None) for each in walk)
+    found = list(islice(tiles, count + 1))
+    items = [item for item, _ in found[:count]]
+    stacks = [stack for _, stack in found[:count]]
+    return ListedPage(items, live.total, is_last=len(found) <= count, stacks=stacks)
+
+
+def _first_of_stacks(
+    live: Listed, order: ListOrder, items: Iterator[StoredItem]
+) -> Iterator[tuple[StoredItem, Stack | None]]:
+    """Leave out the items whose stack has one that comes before, on this page or another."""
+    stacks, known = live.find_stacks(), dict[int, list[StoredItem]]()
+    for item in items:
+        root = int(stacks.roots[item.row])
+        if root not in known:
+            rows = stacks.of(item.row)
+            of_stack = live.items.by_rows(rows) if len(rows) > 1 else [item]
+            known[root] = _in_order(of_stack, order)
+        first, *others = known[root]
+        if first.row == item.row:
+            ids = [each.id for each in known[root]]
+            yield item, Stack(count=len(ids), ids=ids) if others else None
+
+
+def _in_order(items: Sequence[StoredItem], order: ListOrder) -> list[StoredItem]:
+    """Return some items as `_walk` would."""
+    named = order.field is not None
+    lines = [(_first_line(item, order) if named else None, item) for item in items]
+    having = [(line, item) for line, item in lines if line is not None]
+    having.sort(key=lambda pair: pair[0], reverse=order.descending)
+    others = [item for line, item in lines if line is None]
+    others.sort(key=lambda item: item.row, reverse=order.descending)
+    return [item for _, item in having] + others
 
 
 def list_fields(live: Listed) -> dict[str, list[FieldValues]]:

@@ -191,6 +191,15 @@ class SearchOptions:
         ),
     ] = None
 
+    stack: Annotated[
+        bool,
+        Field(
+            description="Whether photos of one moment (a RAW and its JPEG, an edited copy, a burst)"
+            " and copies are one hit, whose `stack` names all that pass the filter; the best one"
+            " is shown. `k` and `offset` count these hits."
+        ),
+    ] = False
+
     @property
     def sort_field(self) -> str | None:
         """The field of `sort`, without its direction."""
@@ -244,6 +253,7 @@ class SearchOptionFields(TypedDict, total=False):
     read_words: bool
     unread: list[str]
     sort: str
+    stack: bool
 
 
 OPTION_NAMES = tuple(each.name for each in fields(SearchOptions))

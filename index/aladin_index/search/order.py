@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.items.stacks import Stacks
 from aladin_index.search.candidates import Candidates
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
 from aladin_index.search.plan import Plan
@@ -44,6 +45,23 @@ class Ranking(NamedTuple):
         return Ranking(*(None if part is None else part[places] for part in self))  # pyright: ignore[reportArgumentType]
 
 
+class Tiles(NamedTuple):
+    """The hits of a page among the first items: the first one of each stack.
+
+    Attributes:
+        places: (hits,) int64, their places in the order of these items.
+        members: For the row of a hit that stands for several those of its stack, best first.
+        is_short: Whether hits are missing, which further items have.
+    """
+
+    places: NDArray[np.int64]
+    members: Mapping[int, Sequence[int]]
+    is_short: bool
+
+
+_NO_TILES = Tiles(np.empty(0, dtype=np.int64), {}, is_short=False)
+
+
 class RankedPage(NamedTuple):
     """The hits of a page in their order.
 
@@ -53,6 +71,7 @@ class RankedPage(NamedTuple):
         pool_align: Alignment scores of the pool, or None if the second stage did not score it.
         degraded: Why the second stage is missing, or None.
         terms: Scores of each of joined terms, in the order of the page.
+        tiles: How the page was chosen where photos are stacked.
     """
 
     ranking: Ranking
@@ -60,6 +79,7 @@ class RankedPage(NamedTuple):
     pool_align: NDArray[np.float32] | None = None
     degraded: Degraded | None = None
     terms: Sequence[TermScores] = ()
+    tiles: Tiles = _NO_TILES
 
 
 def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -> RankedPage:
@@ -73,6 +93,10 @@ def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -
     if places is not None:
         match = match[places]
     best = ordered_page(scored.total, match, blocks, found.page)
+    tiles = _NO_TILES
+    if plan.stacks is not None:
+        tiles = _stacked(plan, plan.stacks, found, best if places is None else places[best])
+        best = best[tiles.places]
     among_all = best if places is None else places[best]
     if found.are_nearest:
         match_ranks = among_all + (found.start + 1)
@@ -89,22 +113,37 @@ def rank(plan: Plan, found: Candidates, scored: Scored, clock: RerankDeadline) -
     terms = [each.take(best) for each in scored.terms]
     if scored.align is not None:
         if scored.total is scored.align:
-            first = found.start + found.page.start + 1
-            align_ranks = np.arange(first, first + len(best))
+            at = np.arange(len(best)) if plan.stacks is None else tiles.places
+            align_ranks = found.start + found.page.start + 1 + at
         else:
             align_ranks = found.start + ranks_at(best, scored.align, blocks)
         ranking = ranking._replace(align=scored.align[best], align_ranks=align_ranks)
     elif not plan.reranks and plan.terms[0].aligns:
-        return _with_alignment(plan, found, ranking, clock)
+        return _with_alignment(plan, found, RankedPage(ranking, tiles=tiles), clock)
     reranked = scored.align is not None or any(each.align is not None for each in terms)
-    return RankedPage(ranking, reranked, scored.pool_align, scored.degraded, terms)
+    return RankedPage(ranking, reranked, scored.pool_align, scored.degraded, terms, tiles)
+
+
+def _stacked(plan: Plan, stacks: Stacks, found: Candidates, ordered: NDArray[np.int64]) -> Tiles:
+    """Choose the hits of a page among the first items, whose places are given in their order."""
+    start, k = plan.options.offset, plan.options.k
+    rows = found.items.rows[ordered]
+    firsts = stacks.firsts(rows)[start : start + k]
+    order = {row: place for place, row in enumerate(rows.tolist())}
+    members: dict[int, list[int]] = {}
+    for row in rows[firsts].tolist():
+        of_row = [each for each in stacks.of(row) if each not in plan.own_rows]
+        if len(of_row) > 1:
+            members[row] = sorted(of_row, key=lambda each: order.get(each, len(order)))
+    are_more = len(ordered) == plan.page.stop
+    return Tiles(firsts, members, is_short=are_more and len(firsts) < k)
 
 
 def _with_alignment(
-    plan: Plan, found: Candidates, ranking: Ranking, clock: RerankDeadline
+    plan: Plan, found: Candidates, page: RankedPage, clock: RerankDeadline
 ) -> RankedPage:
     """Align the hits of a page, whose order is that of the cosines, and the pool if time allows."""
-    stage = plan.terms[0].stage
+    stage, ranking = plan.terms[0].stage, page.ranking
     align = partial(plan.collection.align, stage.tokens, stage.modality)
     pool, pool_align = found.pool.rows, None
     try:
@@ -112,10 +151,11 @@ def _with_alignment(
         with suppress(OutOfTimeError):
             pool_align = clock.guard(align, plan.direction, len(pool), plan.deadline_s)(pool)
     except EngineUnavailableError:
-        return RankedPage(ranking, degraded="rerank_unavailable")
+        return page._replace(degraded="rerank_unavailable")
     everywhere = np.arange(len(scores), dtype=np.int64)
     ranks = found.start + ranks_at(everywhere, scores)
-    return RankedPage(ranking._replace(align=scores, align_ranks=ranks), False, pool_align)
+    aligned = ranking._replace(align=scores, align_ranks=ranks)
+    return page._replace(ranking=aligned, pool_align=pool_align)
 
 
 def ordered_page(

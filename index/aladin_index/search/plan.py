@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.items.stacks import Stacks
 from aladin_index.items.words import FoundWords
 from aladin_index.search.box_query import LazyEmbedder, check_boxed, region_fusion, take_box
 from aladin_index.search.collection import (
@@ -33,6 +34,10 @@ from aladin_network.calibration.judging import POOL
 from aladin_network.errors import InputError, ShapeError
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, Direction
 
+# How many times as many items as hits are looked at first where photos are stacked, and again where
+# they had too few stacks.
+_FURTHER = 4
+
 
 class Plan(NamedTuple):
     """What the stages of one search need.
@@ -52,6 +57,8 @@ class Plan(NamedTuple):
         own_rows: Rows of the query's own items, which must not be among its hits.
         words: Items that have rare words of the query, or None if it is not searched by words.
         lexical: Weight of these words.
+        stacks: Stacks of photos that are one hit each, or None if each photo is a hit.
+        page: Places of the items that the page is chosen from, in the order of the hits.
         received_s: When the query was received, by `time.monotonic`.
         deadline_s: Time by which the second stage has to end, or None.
     """
@@ -69,6 +76,8 @@ class Plan(NamedTuple):
     own_rows: Sequence[int]
     words: FoundWords | None
     lexical: float
+    stacks: Stacks | None
+    page: slice
     received_s: float
     deadline_s: float | None
 
@@ -76,6 +85,10 @@ class Plan(NamedTuple):
     def direction(self) -> Direction:
         """Direction of the search: that of the first term."""
         return DIRECTION_OF[self.terms[0].stage.modality]
+
+    def reaching_further(self) -> Plan:
+        """Return the plan of the same page, chosen from more items."""
+        return self._replace(page=slice(0, _FURTHER * self.page.stop))
 
     def nearest(self, count: int) -> FirstStageQuery:
         """Return what the collection is asked for the nearest items, without bounds."""
@@ -128,6 +141,8 @@ class Planner:
         words = collection.find_words(query[0].text or "") if lexical else None
         if options.lexical is None and words is not None and not len(words.rows):
             words = None
+        stacks = collection.stacks() if options.stack else None
+        stop = options.offset + options.k
         block, is_exhaustive = self._block(terms, collection, options, words)
         timeout_ms = options.timeout_ms
         return Plan(
@@ -144,6 +159,8 @@ class Planner:
             own_rows=_own_rows(query, collection) if not all(t.crosses for t in terms) else (),
             words=words,
             lexical=lexical,
+            stacks=stacks,
+            page=slice(options.offset, stop) if stacks is None else slice(0, _FURTHER * stop),
             received_s=received_s,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )

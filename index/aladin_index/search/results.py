@@ -167,6 +167,16 @@ class HitTerm:
 
 
 @dataclass(slots=True, kw_only=True)
+class Stack:
+    """Photos that are shown as one: of one moment, or copies."""
+
+    count: int
+    ids: Annotated[
+        list[str], Field(description="Those that pass the filter, the one that is shown first.")
+    ]
+
+
+@dataclass(slots=True, kw_only=True)
 class SearchHit:
     """One item found."""
 
@@ -220,6 +230,13 @@ class SearchHit:
         Field(
             description="Scores by the terms of the query, in the order of the answer's `terms`;"
             " null for a query of one."
+        ),
+    ] = None
+    stack: Annotated[
+        Stack | None,
+        Field(
+            description="The photos that the hit stands for, if it stands for several, best first;"
+            " null unless requested by `stack`."
         ),
     ] = None
 
@@ -297,9 +314,10 @@ class SearchAnswer:
             description="What was requested and left out: rerank if the index has no tokens;"
             " rerank_timeout if there was no time; rerank_unavailable and evidence_unavailable if"
             " the vector database could not return the tokens; explain if the model's alignment"
-            " was not trained, so that there is no evidence; lexical if the index is in a vector"
-            " database, which has no words; min_probability if the probabilities"
-            " are not reliable, so that no hit was left out. Empty if nothing was left out."
+            " was not trained, so that there is no evidence; lexical and stack if the index is in a"
+            " vector database, which has no words and no stacks; min_probability if the"
+            " probabilities are not reliable, so that no hit was left out. Empty if nothing was"
+            " left out."
         ),
     ]
     no_match: Annotated[

@@ -114,17 +114,25 @@ class TwoStageSearcher:
 
     def _run(self, plans: Sequence[Plan], began_s: float) -> list[SearchAnswer]:
         """Run both stages and present the hits."""
-        candidates = find_candidates(plans)
-        retrieved_s = time.monotonic()
-        scored = score_all(plans, candidates, self.clock)
-        pages: list[Page] = []
-        for plan, found, scores in zip(plans, candidates, scored, strict=True):
-            page = rank(plan, found, scores, self.clock)
-            verdict = judge(plan, found.pool, page)
-            if len(verdict.kept) < len(page.ranking.rows):
-                page = page._replace(ranking=page.ranking.take(verdict.kept))
-            pages.append(Page(plan, found, page, verdict))
-        return answer_all(self.index, pages, Times(began_s, retrieved_s, time.monotonic()))
+        pages: dict[int, Page] = {}
+        waiting, retrieved_s = dict(enumerate(plans)), began_s
+        while waiting:
+            started_s = time.monotonic()
+            candidates = find_candidates([*waiting.values()])
+            retrieved_s += time.monotonic() - started_s
+            scored = score_all([*waiting.values()], candidates, self.clock)
+            for place, found, scores in zip([*waiting], candidates, scored, strict=True):
+                plan = waiting.pop(place)
+                page = rank(plan, found, scores, self.clock)
+                if page.tiles.is_short:
+                    waiting[place] = plan.reaching_further()
+                    continue
+                verdict = judge(plan, found.pool, page)
+                if len(verdict.kept) < len(page.ranking.rows):
+                    page = page._replace(ranking=page.ranking.take(verdict.kept))
+                pages[place] = Page(plan, found, page, verdict)
+        times = Times(began_s, retrieved_s, time.monotonic())
+        return answer_all(self.index, [pages[place] for place in range(len(plans))], times)
 
     def plan(
         self,

@@ -186,4 +186,9 @@ def _renewed(item: StoredItem, found: Prepared, target: Target) -> StoredItem:
         return item._replace(metadata={**metadata, **found.metadata})
     boxes = None if found.boxes is None else pack_boxes(found.boxes)
     width_px, height_px = found.size_px or (item.width_px, item.height_px)
-    return item._replace(width_px=width_px, height_px=height_px, boxes=boxes)
+    return item._replace(
+        width_px=width_px,
+        height_px=height_px,
+        boxes=boxes,
+        fingerprint=found.fingerprint or item.fingerprint,
+    )

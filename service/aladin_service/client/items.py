@@ -64,6 +64,7 @@ def list_items(
     filter: Mapping[str, Any] | None = None,
     limit: int | None = None,
     after: str | None = None,
+    stack: bool = False,
 ) -> Call[ItemPage]:
     """List a page of items without a query.
 
@@ -75,6 +76,7 @@ def list_items(
         filter: Metadata that an item must have, as in a search.
         limit: Maximum number of items, or None for the service's default, 50.
         after: The field `next` of the page before, or None for the first page.
+        stack: Whether photos of one moment and copies are one item, with the `stack` of all.
 
     Raises:
         RefusedInputError: If the index is in a vector database, an argument is out of its bounds,
@@ -87,6 +89,7 @@ def list_items(
         "sort": sort,
         "order": None if order == "desc" else order,
         "filter": json.dumps(filter) if filter else None,
+        "stack": "true" if stack else None,
     }
     params = {name: value for name, value in wanted.items() if value is not None}
     return Call(method="GET", path=f"v1/items/{target}", read=read_as(ItemPage), params=params)
@@ -99,6 +102,7 @@ def every_item(
     order: ListDirection = "desc",
     filter: Mapping[str, Any] | None = None,
     page_size: int = LISTED_ITEMS,
+    stack: bool = False,
 ) -> Calls[ItemPage]:
     """List all items, a page in a request.
 
@@ -108,6 +112,7 @@ def every_item(
         order: Direction of the order.
         filter: Metadata that an item must have.
         page_size: Number of items per request.
+        stack: Whether photos of one moment and copies are one item.
 
     Yields:
         The items in the order, as their pages come back.
@@ -118,7 +123,13 @@ def every_item(
     after = None
     while True:
         page = yield list_items(
-            target, sort=sort, order=order, filter=filter, limit=page_size, after=after
+            target,
+            sort=sort,
+            order=order,
+            filter=filter,
+            limit=page_size,
+            after=after,
+            stack=stack,
         )
         if page.next is None:
             return

@@ -199,6 +199,8 @@ def _short_hit(hit: dict[str, Any]) -> dict[str, Any]:
         result["omitted_metadata"] = [name for name in hit["metadata"] if name not in kept]
     if hit.get("terms"):
         result["terms"] = [round(term["score"], _DECIMALS) for term in hit["terms"]]
+    if hit.get("stack"):
+        result["stack"] = hit["stack"] | {"ids": hit["stack"]["ids"][:_MAX_VALUES]}
     found_in = {each["field"]: each["words"] for each in hit["stages"].get("lexical") or []}
     return result | ({"found_in": found_in} if found_in else {})
 

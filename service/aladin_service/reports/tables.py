@@ -145,6 +145,7 @@ def unreliable_reason(code: str | None) -> str:
 _NOT_APPLIED = {
     "explain": "--explain was not applied: the alignment of the index's model was not trained",
     "lexical": "--lexical was not applied: an index in a vector database has no words",
+    "stack": "--stack was not applied: an index in a vector database has no stacks",
 }
 
 
@@ -186,6 +187,8 @@ def _hits_lines(answer: SearchAnswer) -> Iterator[str]:
     yield f"{'rank':>4}  {'score':>8}  {'match':>12}  {'align':>13}{probability}  item"
     for hit in answer.hits:
         yield _hit_line(hit, judged=judged)
+        if hit.stack is not None:
+            yield f"{'':>6}the best of {hit.stack.count} that belong together"
         for found in hit.stages.lexical or ():
             yield f"{'':>6}{', '.join(found.words)} in {found.field}"
         yield from _evidence_lines(hit)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from aladin_index.search.request import REGIONS_DESCRIPTION, UploadedFile
-from aladin_index.search.results import Box, MappedQueryRegion, MappedWord, TotalMs
+from aladin_index.search.results import Box, MappedQueryRegion, MappedWord, Stack, TotalMs
 
 MAX_ID_CHARS = 1000
 MAX_URI_CHARS = 10_000
@@ -77,6 +77,11 @@ class ListedItem(Item):
 
     size_px: tuple[int, int] | None = Field(
         description="Width and height of an image, upright; null for a text."
+    )
+    stack: Stack | None = Field(
+        default=None,
+        description="The photos that the item stands for, if it stands for several, in their order;"
+        " null unless requested by `stack`.",
     )
 
 

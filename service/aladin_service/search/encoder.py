@@ -147,7 +147,7 @@ class QueryEncoder:
     def warm_up(self, index: SearchBackend) -> None:
         """Encode a text and a photo once, so that no query takes longer than later ones.
 
-        The words of an index that searches by them are read meanwhile and afterwards.
+        The words and stacks of an index that searches by them are read meanwhile and afterwards.
         """
         if index.follows_folders:
             threading.Thread(target=_read_words, args=(index,), name="words", daemon=True).start()
@@ -324,10 +324,12 @@ class QueryEncoder:
 
 
 def _read_words(index: SearchBackend) -> None:
-    """Read the words of all items, unless the index is closed before."""
+    """Read the words of all items and their stacks, unless the index is closed before."""
     with contextlib.suppress(AladinError):
         for target in index.manifest.targets:
-            index.collection(target).find_words("")
+            collection = index.collection(target)
+            collection.find_words("")
+            collection.stacks()
 
 
 def _fault(model: Network, item: _Input) -> InputError | None:

@@ -61,7 +61,8 @@ def test_the_json_has_every_field_in_order_and_no_nan(answer: SearchAnswer) -> N
         '{"id":"photo 1","rank":1,"score":0.75,"per_word":0.25,"probability":null,'
         '"stages":{"match":{"rank":2,"score":0.125},"align":null,"lexical":null},"uri":"a.png","text":null,'
         '"metadata":{"year":2020,"tags":["a"],"length":null},"size_px":[4,3],'
-        f'"evidence":[{word}],"found":null,"region_evidence":null,"terms":null}}'
+        f'"evidence":[{word}],"found":null,"region_evidence":null,"terms":null,'
+        '"stack":null}'
     )
     assert SEARCH_ANSWER.dump_json(answer).decode() == (
         f'{{"hits":[{hit}],"reranked":true,"fusion":0.5,"candidates":8,"generation":3,'

@@ -66,6 +66,7 @@ async def test_pages_lead_through_all_items(
         "text": "a man stands in the street",
         "metadata": {"number": 5, "tags": ["odd"]},
         "size_px": [88, 40],
+        "stack": None,
     }
     asked = {"sort": "number", "order": "asc", "limit": 4}
     first = (await client.get("/v1/items/images", params=asked)).json()

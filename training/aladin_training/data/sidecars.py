@@ -34,6 +34,7 @@ from aladin_network.photos.fields import (
     place_details,
     text_details,
 )
+from aladin_network.photos.names import EDITED
 from aladin_network.photos.xmp import MOST_XMP_BYTES, xmp_told
 from aladin_network.types import MAX_STORED_BYTES
 from aladin_training.data.fields import Place, parse_json, readable
@@ -44,13 +45,6 @@ _ENDING = ".supplemental-metadata"
 # Names are cut to 46 characters; where a character has several bytes, perhaps to fewer.
 _MOST_IN_NAME, _LEAST_IN_NAME = 46, 40
 _NUMBER = re.compile(r"(.+)(\(\d+\))", re.DOTALL)
-# What Google Photos calls an edited photo, in several languages.
-_EDITED = re.compile(
-    r"-(?:edited|effects|bearbeitet|modifi[ée]|editad[oa]|modificato|bewerkt|redigerad|redigeret|"
-    r"redigert|muokattu|edytowane|upraveno|szerkesztett|editat|düzenlendi|изменено|編集済み|"
-    r"已编辑|已編輯|수정됨)$",
-    re.IGNORECASE,
-)
 # Of the photo and the video of one moment, and of photos that were converted.
 _PAIRED = (".HEIC", ".heic", ".JPG", ".jpg", ".jpeg", ".MP4", ".mp4", ".MOV", ".mov", ".MP")
 _NO_LETTER = re.compile(r"\W")
@@ -168,7 +162,7 @@ def _titles(photo: str) -> Iterator[tuple[str, str, bool]]:
     base, number = _numbered(stem)
     if number:
         yield base + suffix, number, False
-    original = _EDITED.sub("", base)
+    original = EDITED.sub("", base)
     if original != base:
         yield original + suffix, number, False
     for other in ("", *_PAIRED):
@@ -194,7 +188,7 @@ def _is_of(told: object, photo: str | None) -> bool:
     if photo is None:
         return True
     title = cast("dict[str, Any]", told).get("title")
-    named = _EDITED.sub("", _numbered(_split(photo)[0])[0])
+    named = EDITED.sub("", _numbered(_split(photo)[0])[0])
     # Characters that no file name can have are replaced.
     plain = (_NO_LETTER.sub("_", each) for each in (_split(str(title))[0], named))
     return next(plain).startswith(next(plain))

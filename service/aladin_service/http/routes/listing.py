@@ -52,6 +52,15 @@ JsonFilter = Annotated[
 ]
 
 
+Stacked = Annotated[
+    bool,
+    Query(
+        description="Whether photos of one moment and copies are one item, the first in the order,"
+        " whose `stack` names all that pass the filter; `limit` counts these, `total` all photos."
+    ),
+]
+
+
 @router.get(
     "/items/{target}",
     tags=["items"],
@@ -66,12 +75,15 @@ async def list_items(
     sort: Sort = None,
     order: Order = "desc",
     filter: JsonFilter = None,
+    stack: Stacked = False,
 ) -> ItemPage:
     """List items in an order; not for an index that is stored in a vector database."""
-    listed = ListOrder(sort, descending=order == "desc")
+    listed = ListOrder(sort, descending=order == "desc", stack=stack)
     job = ListItems(target, _parsed(filter), listed, after, limit)
     page, generation = await service.workers.call(job)
     items = [ListedItem.model_validate(item) for item in page.items]
+    for item, of_item in zip(items, page.stacks, strict=True):
+        item.stack = of_item
     return ItemPage(
         items=items,
         total=page.total,
