@@ -80,6 +80,7 @@ def write_model(folder: Path) -> None:
 
     (folder / "onnx").mkdir()
     torch.manual_seed(0)
+    warnings.simplefilter("ignore")  # the exporter's, of its own parts
     towers: dict[str, tuple[Any, Any, str, str]] = {
         "vision": (
             CLIPVisionModelWithProjection(CLIPVisionConfig()),
@@ -180,7 +181,6 @@ def write_as_immich(model: Path, folder: Path) -> None:
 
 def main() -> None:
     """Print the figures of all variants."""
-    warnings.simplefilter("ignore")  # the exporter's, of its own parts
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--photos", type=int, default=40)
     count = parser.parse_args().photos
