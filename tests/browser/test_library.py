@@ -236,6 +236,41 @@ def test_days_and_values_are_chosen_from_what_is_there(dated_page: SearchPage) -
     expect(dated_page.listed).to_have_count(1)
 
 
+def test_numbers_beside_values_follow_the_other_conditions_and_the_words(
+    dated: Path, page_of: PageOf
+) -> None:
+    with page_of(index=dated) as page:
+        page.complaints.expect("status of 404")  # of the photo that is gone
+        page.open()
+        page.page.locator("#filter-toggle").click()
+        panel, among = page.page.locator("#filter-form"), page.page.locator("#facets-among")
+        camera = panel.get_by_role("group", name="Camera")
+        numbers, taken = camera.locator(".items"), panel.get_by_role("group", name="Date taken")
+        expect(numbers).to_have_text(["3", "1", "1"])  # Phone, none, Box
+        expect(among).to_be_empty()
+
+        taken.get_by_label("From").fill("2023-03-05")
+        taken.get_by_label("From").press("Tab")
+        expect(numbers).to_have_text(["2", "0", "1"])
+        expect(among).to_have_text("Counted among the photos that pass the other conditions.")
+        camera.get_by_label("Box").check()
+        expect(page.listed).to_have_count(1)
+        expect(numbers).to_have_text(["2", "0", "1"])  # what else there is to choose
+
+        page.open("text=a+red+star&candidates=5")  # the panel stays open
+        nearest = page.page.request.post(
+            f"{page.url}/v1/search/images",
+            data={"text": "a red star", "k": 5, "rerank": False, "candidates": 5},
+        ).json()["hits"]
+        cameras = [hit["metadata"].get("camera") for hit in nearest]
+        expect(numbers).to_have_text([str(cameras.count(each)) for each in ("Phone", "", "Box")])
+        expect(among).to_have_text("Counted among the 5 photos nearest to the query.")
+        camera.get_by_label("Phone").check()
+        expect(page.hits).to_have_count(3)
+        expect(among).to_contain_text("nearest to the query that pass the other conditions.")
+        expect(numbers).to_have_text([str(cameras.count(each)) for each in ("Phone", "", "Box")])
+
+
 def test_only_photos_of_the_same_day(dated_page: SearchPage) -> None:
     dated_page.listed.nth(1).locator("button.open").click()
     facts = dated_page.viewer.locator("#viewer-facts")

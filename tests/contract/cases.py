@@ -138,6 +138,20 @@ CASES = [
     Case("sorted", "images", _WORDS | {"sort": "-number", "k": 6}),
     Case("sorted by a text that some have", "images", _WORDS | {"sort": "rare", "k": 12}),
     Case("sorted by an unknown field", "images", _WORDS | {"sort": "year"}),
+    # Values of fields among the nearest: without the conditions on the field itself.
+    Case("counted", "images", _WORDS | {"facets": ["colour", "tags", "year"], "candidates": 7}),
+    Case(
+        "counted beside a filter",
+        "images",
+        _ITEM
+        | {"facets": ["colour", "number"], "filter": {"colour": "red", "number": {"lt": 12}}}
+        | {"candidates": 5, "k": 2, "offset": 1},
+    ),
+    Case(
+        "counted with a word",
+        "images",
+        {"text": "mark 15", "lexical": 1.0, "facets": ["rare"], "candidates": 2, "k": 2},
+    ),
     # Words of captions and metadata.
     Case("rare word", "images", {"text": "mark 15", "lexical": 1.0, "k": 4}),
     Case("rare word, half", "images", {"text": "a boat mark 20", "lexical": 0.5, "k": 6}),

@@ -15,7 +15,7 @@ def differences(found: Mapping[str, Any], stored: Mapping[str, Any]) -> Iterator
 
     What an answer lacks is not compared: some doors show less than others.
     """
-    for name in ("refused", "reranked", "degraded"):
+    for name in ("refused", "reranked", "degraded", "facets"):
         if name == "refused" and (name in found) != (name in stored):
             yield f"refused {found.get(name)!r}, stored {stored.get(name)!r}"
             return

@@ -59,7 +59,19 @@ def found_in(answer: Mapping[str, Any]) -> Found:
             keys = ("token", "region", "score")
             found["evidence"] = [[word[key] for key in keys] for word in hit["evidence"]]
         hits.append(found)
-    return {"hits": hits, "reranked": answer["reranked"], "degraded": answer["degraded"]}
+    found = {"hits": hits, "reranked": answer["reranked"], "degraded": answer["degraded"]}
+    return found if answer["facets"] is None else found | {"facets": _counts(answer["facets"])}
+
+
+def _counts(facets: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counts by value; equal ones have no order."""
+    return {
+        field: [
+            facet["among"],
+            dict(sorted((str(v["value"]), v["count"]) for v in facet["values"])),
+        ]
+        for field, facet in facets.items()
+    }
 
 
 def over_http(client: httpx.AsyncClient, pictures: Pictures) -> Ask:
@@ -130,6 +142,8 @@ def by_command(index: Path, pictures: Pictures) -> Ask:
                 made += [flag, ",".join(map(str, value))]
             elif name == "filter":
                 made += [flag, json.dumps(value)]
+            elif name == "facets":
+                made += [word for field in value for word in ("--facet", field)]
             elif name == "rerank":
                 made += [] if value else ["--no-rerank"]
             elif name == "explain":

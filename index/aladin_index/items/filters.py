@@ -125,6 +125,20 @@ def leaves(filter: Filter) -> Iterator[Test]:
         yield filter
 
 
+def without_field(filter: Filter | None, field: str) -> Filter | None:
+    """Return a filter without its conditions on one field; None if no other is left.
+
+    One that is tied to those on other fields by "or" or "not" is kept.
+    """
+    if filter is None or {test.field for test in leaves(filter)} == {field}:
+        return None
+    if not isinstance(filter, And):
+        return filter
+    parts = [without_field(part, field) for part in filter.parts]
+    kept = tuple(part for part in parts if part is not None)
+    return kept[0] if len(kept) == 1 else And(kept)
+
+
 def scalar(value: object) -> Scalar | None:
     """Convert a metadata value to its stored form, or None if filters cannot use it."""
     if isinstance(value, bool):

@@ -212,6 +212,12 @@ class ItemStore:
         self._selections.put(filter, selection)
         return selection
 
+    def count_among(self, tests: Sequence[Test], rows: BitMap) -> list[int]:
+        """Count for each test of one field which of some rows pass it; nothing is cached."""
+        columns = self._columns_of(tests[0].field)
+        passing = self._passing if columns is None else columns.passing
+        return [passing(test).intersection_cardinality(rows) for test in tests]
+
     def _passing(self, test: Test) -> BitMap:
         selection = self._selections.get(test)
         if selection is None:

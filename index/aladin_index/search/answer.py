@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from typing import NamedTuple
 
-from aladin_index.items.filters import Exists, Kind, field_scalars, leaves, parse_filter
+import numpy as np
+
+from aladin_index.facts import FieldCount
+from aladin_index.items.field_tables import MAX_VALUES
+from aladin_index.items.filters import (
+    Exists,
+    Filter,
+    Kind,
+    Scalar,
+    field_scalars,
+    leaves,
+    parse_filter,
+    without_field,
+)
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.words import matches
 from aladin_index.search.candidates import Candidates, sharing
-from aladin_index.search.collection import SearchBackend
+from aladin_index.search.collection import Collection, SearchBackend
 from aladin_index.search.evidence import compare_with_items, word_evidence
 from aladin_index.search.found_box import find_in_items
 from aladin_index.search.judge import Verdict
@@ -21,6 +35,7 @@ from aladin_index.search.order import RankedPage
 from aladin_index.search.plan import Plan
 from aladin_index.search.results import (
     AnswerTerm,
+    FieldFacet,
     FieldWords,
     HitStages,
     HitTerm,
@@ -101,6 +116,7 @@ def _answer(
         unknown_fields=_unknown_fields(index, page, hits) if sort or found.is_empty else [],
         terms=_answer_terms(plan) if plan.is_joined else None,
         warnings=[] if text.isascii() or _knows(index, text) else ["language"],
+        facets=_count_facets(index, plan) if plan.options.facets else None,
         suggestion=suggest_split(text) if NEGATION_WORD.search(text) else None,
         took_ms=TookMs(
             decode=sum([term.decode_ms for term in terms]),
@@ -280,3 +296,51 @@ def _notes(index: SearchBackend, page: Page, *, is_whole: bool) -> list[str]:
         "evidence_unavailable": not is_whole,
     }
     return [note for note, holds in notes.items() if holds]
+
+
+# --- Values among the nearest items ---
+
+
+def _count_facets(index: SearchBackend, plan: Plan) -> dict[str, FieldFacet]:
+    """Count the values of the fields that a search asks for.
+
+    A search leaves nothing out: what is counted are as many of the nearest items as the second
+    stage would re-rank, whatever page is asked for, and those that have rare words of the query. A
+    field is counted without the filter's conditions on itself: what there is to choose beside them.
+    """
+    options = plan.options
+    given = parse_filter(options.filter)
+    found: dict[Filter | None, list[StoredItem]] = {}
+    facets: dict[str, FieldFacet] = {}
+    for field in options.facets:
+        others = without_field(given, field)
+        if others not in found:
+            same, target = others == given, plan.collection.target
+            found[others] = _nearest(
+                plan, plan.collection if same else index.collection(target, others)
+            )
+        facets[field] = _facet(found[others], field)
+    return facets
+
+
+def _nearest(plan: Plan, collection: Collection) -> list[StoredItem]:
+    """Look up the nearest items of a collection, and those with rare words of the query."""
+    query = plan.nearest(plan.first.candidates + len(plan.own_rows))
+    rows = collection.order(query._replace(second_stage=None)).rows
+    own = {each.term.own_id for each in plan.terms}
+    if plan.words is not None:
+        words = collection.find_words(plan.terms[0].term.text or "")
+        rows = rows if words is None else np.union1d(rows, words.rows)
+    found = [item for item in collection.items.by_rows(rows.tolist()) if item.id not in own]
+    return found if plan.words is not None else found[: plan.first.candidates]
+
+
+def _facet(items: Sequence[StoredItem], field: str) -> FieldFacet:
+    counts: Counter[Scalar] = Counter()
+    for item in items:
+        counts.update(set(field_scalars(item.metadata.get(field))))
+    values = [
+        FieldCount(value=bool(value) if kind == "bool" else value, count=count)
+        for (kind, value), count in counts.most_common(MAX_VALUES)
+    ]
+    return FieldFacet(among=len(items), values=values)

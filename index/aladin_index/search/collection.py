@@ -334,6 +334,9 @@ class Collection(Protocol):
     def list_fields(self) -> dict[str, list[FieldValues]]:
         """Describe the metadata fields that are indexed for filters, by name and kind of value.
 
+        Values are counted among the items that pass the filter, but for its conditions on the
+        field itself; one may be the value of none of them.
+
         Raises:
             NotListableError: If the index is in a vector database.
             IndexCorruptError: If the items cannot be read.

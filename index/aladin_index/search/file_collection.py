@@ -450,9 +450,10 @@ class FileCollection:
             selection=self.selection,
             select=self._select,
             find_stacks=self.stacks,
+            filter=self.filter,
         )
 
-    def _select(self, filter: Filter) -> Selection | None:
+    def _select(self, filter: Filter | None) -> Selection | None:
         """Return the live rows that pass another filter."""
         return replace(self, filter=filter).selection
 

@@ -10,10 +10,12 @@ import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from pyroaring import BitMap
 
 from aladin_index.changes.reader import CollectionChanges, LiveItems
 from aladin_index.items.field_tables import (
@@ -23,7 +25,16 @@ from aladin_index.items.field_tables import (
     ValuesEnd,
     merge_values,
 )
-from aladin_index.items.filters import KIND_CODES, Exists, Filter, Kind, field_scalars
+from aladin_index.items.filters import (
+    KIND_CODES,
+    Equal,
+    Exists,
+    Filter,
+    Kind,
+    Scalar,
+    field_scalars,
+    without_field,
+)
 from aladin_index.items.selection import Selection
 from aladin_index.items.stacks import Stacks
 from aladin_index.items.store import ItemStore
@@ -54,8 +65,9 @@ class Listed(NamedTuple):
         rows: Number of all rows, including removed ones.
         total: Number of items that pass the filter.
         selection: Rows that pass the filter, or None if all do.
-        select: Returns the rows that pass another filter.
+        select: Returns the rows that pass another filter, or None if all do.
         find_stacks: Returns the stacks of those that pass.
+        filter: The filter.
     """
 
     target: Target
@@ -66,8 +78,9 @@ class Listed(NamedTuple):
     rows: int
     total: int
     selection: Selection | None
-    select: Callable[[Filter], Selection | None]
+    select: Callable[[Filter | None], Selection | None]
     find_stacks: Callable[[], Stacks]
+    filter: Filter | None = None
 
 
 class _FieldReader(Protocol):
@@ -159,6 +172,35 @@ def _in_order(items: Sequence[StoredItem], order: ListOrder) -> list[StoredItem]
 
 def list_fields(live: Listed) -> dict[str, list[FieldValues]]:
     """Describe the fields of a collection in files, see `Collection.list_fields`."""
+    fields = _all_fields(live)
+    if live.filter is None:
+        return fields
+    found: dict[Filter | None, BitMap | None] = {}
+    for name, kinds in fields.items():
+        others = without_field(live.filter, name)
+        if others not in found:
+            selection = None if others is None else live.select(others)
+            found[others] = None if selection is None else selection.bitmap
+        rows = found[others]
+        if rows is not None:
+            fields[name] = [_within(live, name, values, rows) for values in kinds]
+    return fields
+
+
+def _within(live: Listed, name: str, values: FieldValues, rows: BitMap) -> FieldValues:
+    """Count the same values among some rows."""
+    if not values.counts:
+        return values
+    tests = [Equal(name, (Scalar(values.kind, value),)) for value in values.counts]
+    counts, changes = live.stored.count_among(tests, rows), live.changes
+    if changes is not None and len(changes.embeddings):
+        added = (changes.added.passing(test, len(changes.embeddings)) for test in tests)
+        more = (of_test.intersection_cardinality(rows) for of_test in added)
+        counts = [built + new for built, new in zip(counts, more, strict=True)]
+    return replace(values, counts=dict(zip(values.counts, counts, strict=True)))
+
+
+def _all_fields(live: Listed) -> dict[str, list[FieldValues]]:
     fields = dict(live.stored.fields)
     changes = live.changes
     if changes is None:

@@ -39,6 +39,7 @@ from aladin_network.types import Target
 Q = TypeVar("Q", covariant=True)
 
 MAX_K = 1000
+MAX_FACETS = 100
 MAX_CANDIDATES = 10_000
 # Largest collection that is searched exhaustively: the bounds of a million photos take a quarter of
 # a second for each query, and half a minute to be computed.
@@ -199,6 +200,16 @@ class SearchOptions:
             " is shown. `k` and `offset` count these hits."
         ),
     ] = False
+    facets: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=256)]],
+        Field(
+            default_factory=list[str],
+            max_length=MAX_FACETS,
+            fail_fast=True,
+            description="Metadata fields whose values are counted, in `facets` of the answer.",
+            examples=[["camera", "place"]],
+        ),
+    ] = field(default_factory=list[str])
 
     @property
     def sort_field(self) -> str | None:
@@ -254,6 +265,7 @@ class SearchOptionFields(TypedDict, total=False):
     unread: list[str]
     sort: str
     stack: bool
+    facets: list[str]
 
 
 OPTION_NAMES = tuple(each.name for each in fields(SearchOptions))

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from aladin_index.facts import FieldCount
+
 # x0, y0, x1, y1 in fractions of a photo's width and height.
 Box = tuple[float, float, float, float]
 
@@ -281,6 +283,16 @@ class ReadWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FieldFacet:
+    """How often the values of a field are among the items that are nearest to a query."""
+
+    among: Annotated[int, Field(description="Number of these items.")]
+    values: Annotated[
+        list[FieldCount], Field(description="The most frequent first, at most 50 of them.")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TotalMs:
     """Milliseconds by part; `total` also counts the time between the parts."""
 
@@ -374,6 +386,14 @@ class SearchAnswer:
             " not have the words of its script, so that hits are next to random."
         ),
     ] = field(default_factory=list[Literal["language"]])
+    facets: Annotated[
+        dict[str, FieldFacet] | None,
+        Field(
+            description="By field, how often its values are among the items that are nearest to"
+            " the query, as many as `candidates` says, and those with rare words of it: items that"
+            " pass the filter but for its conditions on the field itself. Null without `facets`."
+        ),
+    ] = None
     suggestion: Annotated[
         list[SuggestedTerm] | None,
         Field(

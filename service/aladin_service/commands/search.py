@@ -135,12 +135,13 @@ def _request_flags() -> Flags:
             ),
         ],
         "unread": several("--unread", "WORDS", "Words that --read-words leaves words"),
+        "facets": several("--facet", "FIELD", "A metadata field whose values are counted"),
         "offset": None,  # the command line has no pages
     }
     return Flags(
         SearchRequest,
         written,
-        {"k": None, "filter": "{}", "all": None, "not_": None, "unread": None},
+        {"k": None, "filter": "{}", "all": None, "not_": None, "unread": None, "facets": None},
     )
 
 
@@ -208,7 +209,10 @@ def _place_and_words(
             )
         index, words = None, [index, *words]
     return index, replace(
-        asked, text=" ".join(words) if words else None, unread=[*(asked.unread or ())]
+        asked,
+        text=" ".join(words) if words else None,
+        unread=[*(asked.unread or ())],
+        facets=[*(asked.facets or ())],
     )
 
 

@@ -32,6 +32,20 @@ export function showFacets(box, fields, rows, onRows) {
   );
 }
 
+// The fields on the page whose values are counted.
+export const countedFields = (box) =>
+  [...new Set([...box.querySelectorAll(".items")].map((number) => number.closest(".facet").dataset.field))];
+
+// Show other numbers beside the values. facets: {field: [{value, count}]}; of a value that it lacks,
+// there is none.
+export function showCounts(box, facets) {
+  for (const number of box.querySelectorAll(".items")) {
+    const values = facets[number.closest(".facet").dataset.field] ?? [];
+    const found = values.find(({ value }) => JSON.stringify(value) === number.dataset.value);
+    number.textContent = count(found?.count ?? 0);
+  }
+}
+
 const isOf = ({ name, kind }, { field, operator }) =>
   field === name && OPERATORS[kind].includes(operator);
 
@@ -78,7 +92,8 @@ function makeTicks({ name, parts }, rows, onRows) {
       const wanted = [...chosen].map((one) => JSON.parse(one));
       onRows(wanted.length ? [rowOf(name, "in", wanted)] : []);
     });
-    const number = make("span", { className: "faint" }, count(items));
+    const number = make("span", { className: "items faint" }, count(items));
+    number.dataset.value = JSON.stringify(value);
     return make("label", { className: "tick" }, box, make("span", {}, shownValue(value, name)), number);
   });
   const few = ticks.slice(0, SHOWN);

@@ -2,9 +2,11 @@
 // rest, which is applied by its button.
 
 import { at, make } from "./elements.js";
-import { showFacets } from "./facets.js";
+import { countedFields, showCounts, showFacets } from "./facets.js";
 import { describe, filterOf, rowsOf } from "./filter_language.js";
+import { NOUNS, counted } from "./formats.js";
 import { indexFacts } from "./index_facts.js";
+import { countValues } from "./service.js";
 
 const form = at("filter-form");
 const json = at("filter-json");
@@ -12,6 +14,8 @@ const toggle = at("filter-toggle");
 const wrong = at("filter-wrong");
 
 let apply = null;
+let shown = null; // the search whose filter the form has
+let lastCounts = null; // the last numbers that were counted within a search
 
 // onFilter(filter): called with the filter to apply.
 export function startFilters(onFilter) {
@@ -34,21 +38,23 @@ export function startFilters(onFilter) {
 }
 
 // Show a search's filter in the form and beside the results.
-export async function showFilter({ filter, target }) {
+export async function showFilter(search) {
+  const { filter, target } = (shown = search);
   const inForce = Object.keys(filter).length > 0;
   json.value = inForce ? JSON.stringify(filter) : "";
   wrong.hidden = true;
   showInForce(filter, inForce);
   at("filter-clear").hidden = !inForce;
-  const known = (await indexFacts).fields;
-  const fields = known?.[target] ?? [];
-  const isUseless = known !== null && fields.length === 0 && !inForce; // no item has metadata
+  const all = (await indexFacts).fields;
+  const fields = all?.[target] ?? [];
+  const isUseless = all !== null && fields.length === 0 && !inForce; // no item has metadata
   toggle.hidden = isUseless;
   if (isUseless) showForm(false);
   if (json.value !== (inForce ? JSON.stringify(filter) : "")) return; // the reader went on
   const stated = rowsOf(filter);
   const mayChoose = stated !== null && (stated.join === "and" || stated.rows.length === 1);
   showFacets(at("facets"), fields, mayChoose ? stated.rows : null, (all) => apply(filterOf(all, "and")));
+  countWithin();
   // What the choices do not show is shown as JSON.
   if (!mayChoose || at("facets").children.length === 0) at("as-json").open = true;
 }
@@ -57,6 +63,30 @@ function showForm(open) {
   form.hidden = !open;
   toggle.setAttribute("aria-expanded", open);
   if (open) form.querySelector("input, textarea")?.focus();
+  countWithin();
+}
+
+// Count the values within the search, beside each field's own conditions, while the form is open.
+async function countWithin() {
+  const search = shown;
+  const names = countedFields(at("facets"));
+  if (form.hidden || search === null || names.length === 0) return;
+  if (lastCounts) showCounts(at("facets"), lastCounts);
+  try {
+    const { facets, among } = await countValues(search, names);
+    if (search !== shown) return;
+    lastCounts = facets;
+    showCounts(at("facets"), facets);
+    at("facets-among").textContent = amongWords(search, among);
+  } catch {
+    at("facets-among").textContent = ""; // the search itself says what is wrong
+  }
+}
+
+function amongWords({ filter, target }, among) {
+  const others = Object.keys(filter).length ? " that pass the other conditions" : "";
+  if (among !== null) return `Counted among the ${counted(among, NOUNS[target])} nearest to the query${others}.`;
+  return others && `Counted among the ${NOUNS[target]}s${others}.`;
 }
 
 // The filter in the JSON field, or null after showing why it is invalid.

@@ -113,6 +113,24 @@ export async function readFields() {
   }
 }
 
+// How often values are within a search, as {facets: {field: [{value, count}]}, among}: all items that
+// pass the filter, or the `among` nearest ones, for a search leaves nothing out.
+export async function countValues(search, names) {
+  const { query, filter, target } = search;
+  if (query === null) {
+    const given = Object.keys(filter).length ? `?${new URLSearchParams({ filter: JSON.stringify(filter) })}` : "";
+    const fields = (await (await ask(`v1/index/fields${given}`)).json())[target];
+    const valuesOf = (name) => fields.filter((field) => field.name === name).flatMap(({ values }) => values ?? []);
+    return { facets: Object.fromEntries(names.map((name) => [name, valuesOf(name)])), among: null };
+  }
+  const only = { facets: names, k: 1, offset: 0, rerank: false };
+  const { facets } = await askSearch(search, undefined, only);
+  return {
+    facets: Object.fromEntries(names.map((name) => [name, facets[name].values])),
+    among: Math.max(...names.map((name) => facets[name].among)),
+  };
+}
+
 // A page of items: {items, total, next}; null for an index in a vector database.
 // order: {sort, order, filter, limit, after}, without those that are null.
 export async function listItems(target, order, signal) {

@@ -212,6 +212,9 @@ def _notes(answer: SearchAnswer) -> Iterator[str]:
         found = json.dumps(each.filter, ensure_ascii=False)
         how = f"--unread {shlex.quote(each.words)} leaves the words"
         yield f"{each.words!r} was read as a filter, {found}; {how}"
+    for field, facet in (answer.facets or {}).items():
+        counts = ", ".join(f"{each.value} {each.count}" for each in facet.values)
+        yield f"{field}, among the {facet.among:,} nearest: {counts or 'no values'}"
     if answer.suggestion:
         wanted, *negated = (term.text for term in answer.suggestion)
         excluded = " ".join(f"--not {shlex.quote(each)}" for each in negated)

@@ -192,11 +192,14 @@ class ListItems(Job[tuple[ListedPage, int]]):
 
 @dataclass(frozen=True)
 class ListFields(Job[Mapping[Target, dict[str, list[FieldValues]]]]):
-    """Describe the metadata fields of each collection."""
+    """Describe the metadata fields of each collection, with values counted within a filter."""
+
+    filter: Filter | None = None
 
     def run(self, worker: Worker) -> Mapping[Target, dict[str, list[FieldValues]]]:
         index = worker.searcher().index
-        return {target: index.collection(target).list_fields() for target in index.manifest.targets}
+        targets = index.manifest.targets
+        return {each: index.collection(each, self.filter).list_fields() for each in targets}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 import math
 import re
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from aladin_index.items.filters import (
     Range,
     Scalar,
     parse_filter,
+    without_field,
 )
 from aladin_network.errors import InputError
 
@@ -118,3 +120,21 @@ def test_a_filter_is_only_so_large() -> None:
     parse_filter({"a": half, "b": {"nin": half}})
     with pytest.raises(InputError, match="filter field 'b': expected at most 1000 values"):
         parse_filter({"a": half, "b": {"nin": [*half, -1]}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "left"),
+    [
+        ({}, {}),
+        ({"a": 1}, {}),
+        ({"b": 1}, {"b": 1}),
+        ({"a": {"gte": 1, "ne": 2}, "b": 1}, {"b": 1}),
+        ({"and": [{"a": 1, "b": 1}, {"and": [{"not": {"a": 2}}, {"c": 1}]}]}, {"b": 1, "c": 1}),
+        ({"or": [{"a": 1}, {"a": {"exists": False}}], "b": 1}, {"b": 1}),
+        # Tied to another field: whoever passes it has a certain "a", or a certain "b".
+        ({"or": [{"a": 1}, {"b": 1}], "a": 3}, {"or": [{"a": 1}, {"b": 1}]}),
+        ({"not": {"a": 1, "b": 1}}, {"not": {"a": 1, "b": 1}}),
+    ],
+)
+def test_a_filter_is_taken_without_a_field(spec: dict[str, Any], left: dict[str, Any]) -> None:
+    assert without_field(parse_filter(spec), "a") == parse_filter(left)

@@ -155,6 +155,65 @@ def test_fields_are_described_by_what_is_there(
     assert (by_kind["text"].least, by_kind["text"].greatest) == ("2020-01-31", "b")
 
 
+@pytest.mark.parametrize(
+    ("filter", "passes"),
+    [
+        ({"y": 0}, lambda y: y == 0),
+        ({"y": {"gte": 1}, "x": ["a", 3]}, lambda y: y >= 1),  # but for what it says of "x"
+        ({"y": 7}, lambda y: False),  # noqa: ARG005
+        ({"x": ["a"]}, lambda y: True),  # noqa: ARG005
+    ],
+)
+@pytest.mark.parametrize("has_columns", [True, False])
+def test_values_are_counted_among_items_that_pass_the_other_conditions(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+    has_columns: bool,
+    filter: dict[str, Any],
+    passes: Callable[[int], bool],
+) -> None:
+    if not has_columns:
+        monkeypatch.setattr("aladin_index.items.store._COLUMNS_BYTES", 0)
+    items = {f"i{n}": (VALUES[7 * n % len(VALUES)], n % 3) for n in range(30)}
+
+    def of(ids: list[str], seed: int) -> ItemBatch:
+        values = [items[each] for each in ids]
+        return made_up(ids, seed=seed, x=[x for x, _ in values], y=[y for _, y in values])
+
+    write_made_up(tmp_path / "index", images=of(list(items), 0))
+    with closing(
+        ChangesWriter(tmp_path / "index", load_checkpoint(tiny_checkpoint).model_id)
+    ) as to:
+        items |= {"new": ("a", 0), "i4": ("c", 1), "gone": ("a", 0)}
+        to.add("images", of(["new", "i4", "gone"], 1), "replace")
+        to.delete("images", ["i0", "gone"])
+    del items["i0"], items["gone"]
+    scalars = {
+        n: [each for each in (x if isinstance(x, list) else [x]) if each != {}]
+        for n, (x, _) in items.items()
+    }
+    expected = Counter(
+        (type(each), each) for n, (_, y) in items.items() if passes(y) for each in scalars[n]
+    )
+    with open_index(tmp_path / "index") as index:
+        all_fields = index.collection("images").list_fields()
+        fields = index.collection("images", parse_filter(filter)).list_fields()
+    assert fields.keys() == all_fields.keys() == {"x", "y"}
+    for found, of_all in zip(fields["x"], all_fields["x"], strict=True):
+        assert found.counts is not None and of_all.counts is not None
+        assert found.counts.keys() == of_all.counts.keys()  # those of no item, too
+        for value, count in found.counts.items():
+            written = found.as_written(value)
+            assert count == expected[type(written), written]
+    # Of "y" itself, only what the filter says of "x" counts.
+    wanted = filter.get("x")
+    with_x = [y for n, (_, y) in items.items() if wanted is None or set(scalars[n]) & {*wanted}]
+    assert fields["y"][0].counts == {y: with_x.count(y) for y in range(3)}
+
+
 def test_many_values_are_described_by_their_range(
     tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]
 ) -> None:

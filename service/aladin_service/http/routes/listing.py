@@ -95,9 +95,13 @@ async def list_items(
 @router.get(
     "/index/fields", tags=["index"], summary="List fields", responses=error_docs(422, 429, 503)
 )
-async def get_index_fields(service: Service) -> IndexFields:
-    """Describe the metadata fields that are indexed for filters, with their values or ranges."""
-    fields = await service.workers.call(ListFields())
+async def get_index_fields(service: Service, filter: JsonFilter = None) -> IndexFields:
+    """Describe the metadata fields that are indexed for filters, with their values or ranges.
+
+    With a filter, values are counted among the items that pass it, but for its conditions on the
+    field itself: what there is to choose beside them.
+    """
+    fields = await service.workers.call(ListFields(_parsed(filter)))
     return IndexFields(images=_fields(fields, "images"), texts=_fields(fields, "texts"))
 
 

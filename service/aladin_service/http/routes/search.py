@@ -50,7 +50,7 @@ _DEFAULTS = SearchOptions()
 _TEXT_BYTES = 2048
 
 # Fields of a form whose value is JSON.
-_JSON_FIELDS = ("filter", "box", "all", "not", "like", "unread")
+_JSON_FIELDS = ("filter", "box", "all", "not", "like", "unread", "facets")
 
 
 class TermBody(StrictBody, SearchTerm):  # pyright: ignore[reportGeneralTypeIssues]
