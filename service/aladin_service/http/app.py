@@ -27,6 +27,7 @@ from aladin_service.http.openapi import (
     describe_access,
 )
 from aladin_service.http.routes import (
+    archive,
     batch,
     embeddings,
     health,
@@ -67,6 +68,7 @@ _ROUTERS = (
     batch.router,
     listing.router,
     items.router,
+    archive.router,
     pictures.router,
     index.router,
     health.router,

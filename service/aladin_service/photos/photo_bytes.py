@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+import mimetypes
+import re
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from PIL import Image
@@ -21,10 +23,11 @@ from aladin_network.photos.decoding import (
     MOST_PIXELS,
     MOST_SIDE_PX,
     ImageLimits,
+    OpenedPhoto,
     decoded_image,
     opened_image,
 )
-from aladin_network.photos.files import PhotoFile, PhotosRoot
+from aladin_network.photos.files import PhotoFile, PhotosRoot, printable
 from aladin_network.photos.memory import (
     DecodingMemory,
     MemoryLimitError,
@@ -86,18 +89,45 @@ def photo_version(photo: PhotoFile, item_id: str, size_px: int | None) -> str:
 
 def cut_photo(photo: PhotoFile, item_id: str, limits: ImageLimits) -> PhotoBytes | None:
     """Read the file of a photo at full size, with its metadata removed."""
+    _, opened, is_upright = _opened(photo, item_id, limits)
+    format = opened.picture.format or ""
+    cut = without_metadata(opened.data, format) if is_upright else None
+    return None if cut is None else PhotoBytes(cut, f"image/{_CUT[format]}")
+
+
+def whole_photo(photo: PhotoFile, item_id: str, limits: ImageLimits) -> PhotoBytes:
+    """Read the file of a photo as it is."""
+    data, opened, _ = _opened(photo, item_id, limits)
+    return PhotoBytes(data, f"image/{(opened.picture.format or '').lower()}")
+
+
+def _opened(photo: PhotoFile, item_id: str, limits: ImageLimits) -> tuple[bytes, OpenedPhoto, bool]:
+    """Return the bytes of a photo's file, what their header tells, and whether it is upright."""
     try:
         data = photo.read(limits.max_bytes)
         # Checks only the header: a file that has been replaced by something else must not be
         # delivered. Nothing is decoded, so the pixels are not limited.
         header_limits = replace(limits, max_pixels=MOST_PIXELS, max_side_px=MOST_SIDE_PX)
         with opened_image(data, item_id, header_limits) as opened:
-            format = opened.picture.format or ""
-            is_upright = opened.is_upright
+            return data, opened, opened.is_upright
     except Exception as error:  # decoders raise whatever a damaged file makes them raise
         raise PhotoGoneError(item_id) from error
-    cut = without_metadata(opened.data, format) if is_upright else None
-    return None if cut is None else PhotoBytes(cut, f"image/{_CUT[format]}")
+
+
+def file_name(place: str, media_type: str, *, is_whole: bool) -> str:
+    """Return the name of a photo's file, without folders.
+
+    Its suffix is another one if the photo was re-encoded in another format; a name without any gets
+    one.
+    """
+    name = printable(re.split(r"[/\\]", place.rstrip("/\\"))[-1])
+    name = "photo" if name in ("", ".", "..") else name
+    suffix = PurePath(name).suffix
+    is_right = mimetypes.guess_type(name, strict=False)[0] == media_type
+    if is_right or (suffix and is_whole):
+        return name
+    usual = mimetypes.guess_extension(media_type, strict=False)
+    return name.removesuffix(suffix) + (usual or f".{media_type.rpartition('/')[2]}")
 
 
 def rewritten_photo(

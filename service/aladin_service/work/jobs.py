@@ -27,10 +27,12 @@ from aladin_service.photos.photo_bytes import (
     PhotoBytes,
     PhotoGoneError,
     cut_photo,
+    file_name,
     photo_version,
     resized_photo,
     rewritten_photo,
     served_photo,
+    whole_photo,
 )
 from aladin_service.search.answers import WordMapsAnswer
 from aladin_service.search.job import (
@@ -147,6 +149,40 @@ class ReadPhoto(Job[PhotoRead]):
             photo = rewritten_photo(file, self.item_id, DEFAULT_LIMITS, worker.memory)
             worker.originals.put(version, photo)
         return photo
+
+
+class PhotoFileRead(NamedTuple):
+    """An item's photo with the name and the time of its file, since 1970."""
+
+    name: str
+    data: bytes
+    modified_s: float
+
+
+@dataclass(frozen=True)
+class ReadPhotoFile(Job[PhotoFileRead]):
+    """Read an item's photo as it is, or `bare`: as `ReadPhoto` reads it."""
+
+    item_id: str
+    bare: bool
+
+    @property
+    def queue(self) -> JobQueueName:
+        return "original"
+
+    def run(self, worker: Worker) -> PhotoFileRead:
+        index = worker.searcher().index
+        item = _item(index, "images", self.item_id)
+        file = served_photo(index.path, item, worker.live.photos_root)
+        if file is None:
+            raise PhotoGoneError(self.item_id)
+        if self.bare:
+            photo = ReadPhoto(self.item_id, None).run(worker).photo
+            assert photo is not None  # no version is known
+        else:
+            photo = whole_photo(file, self.item_id, DEFAULT_LIMITS)
+        name = file_name(item.uri or item.id, photo.media_type, is_whole=not self.bare)
+        return PhotoFileRead(name, photo.data, file.path.stat().st_mtime)
 
 
 class DrawnEvidence(NamedTuple):

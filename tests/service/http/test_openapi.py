@@ -20,14 +20,15 @@ Document = dict[str, Any]
 
 OPERATIONS = """
     add_items create_embeddings delete_item draw_evidence draw_evidence_of_photo get_health
-    get_index get_index_fields get_item get_metrics get_model get_photo get_readiness list_items
-    list_models map_evidence map_evidence_of_photo rerank_documents search_batch search_images
-    search_texts
+    get_index get_index_fields get_item get_metrics get_model get_photo get_photos_zip
+    get_readiness list_items list_models map_evidence map_evidence_of_photo
+    rerank_documents search_batch search_images search_texts
 """
 BODIES = {
     "search_images": ["SearchBody", "SearchForm"],
     "search_texts": ["SearchBody", "SearchForm"],
     "search_batch": ["SearchBatch"],
+    "get_photos_zip": ["WantedPhotos"],
     "map_evidence_of_photo": ["ExplainBody", "ExplainForm"],
     "draw_evidence_of_photo": ["ExplainBody", "ExplainForm"],
     "rerank_documents": ["RerankBody"],

@@ -92,6 +92,8 @@ NEEDED = (
     Needed("POST", "/v1/items/{target}", "write"),
     Needed("DELETE", "/v1/items/{target}/{item_id:path}", "write"),
     Needed("GET", "/v1/images/{item_id:path}", "read"),
+    # Whoever may write gets the files as they are, see `routes.archive`.
+    Needed("POST", "/v1/images.zip", "read"),
     Needed("GET", "/v1/index", "read"),
     Needed("GET", "/v1/index/fields", "read"),
     # It shows what others searched for.
