@@ -92,6 +92,14 @@ def _photos(page: SearchPage, asked: Asked) -> None:
     page.expect_photos()
 
 
+def _selected(page: SearchPage, asked: Asked) -> None:
+    _photos(page, asked)
+    page.page.locator("#picks-toggle").click()
+    for place in (0, 2):
+        page.hits.nth(place).locator("button.open").click()
+    expect(page.page.locator("#picks-count")).to_have_text("2 photos selected")
+
+
 def _ordered(page: SearchPage, asked: Asked) -> None:
     page.open(urlencode({"text": asked.words, "sort": "-number"}))
     expect(page.page.locator("#sort")).to_be_visible()
@@ -214,6 +222,7 @@ STATES: dict[str, PageState] = {
     "returned": PageState(_returned),
     "opened": PageState(_opened),
     "photos": PageState(_photos),
+    "selected": PageState(_selected),
     "ordered": PageState(_ordered),
     "terms": PageState(_terms),
     "split": PageState(_split),

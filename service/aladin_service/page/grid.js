@@ -1,9 +1,10 @@
-// Photos in rows of equal height, or texts in a list, and moving through them by keyboard.
+// Photos in rows of equal height, or texts in a list.
 
 import { percent, make, makeButton } from "./elements.js";
 import { fieldLabel, hasLabel } from "./formats.js";
 import { markButton } from "./marks.js";
 import { showPhoto, whenMissing } from "./photos.js";
+import { pickBox } from "./picks.js";
 import { preference } from "./preferences.js";
 import { fileOf, labelOf } from "./search.js";
 import { outlineBox } from "./selection.js";
@@ -80,6 +81,7 @@ function itemElement(item, target, act) {
     element.append(...wordsFound(item, target), scoresElement(item), markButton(item, target));
   }
   element.append(similar);
+  if (target === "images") element.append(pickBox(item));
   return element;
 }
 
@@ -142,35 +144,4 @@ function probabilityElement(probability) {
   element.dataset.probability = probability;
   element.append(percent(probability), make("span", { className: "unseen" }, " likely"));
   return element;
-}
-
-// --- The keyboard ---
-
-// The item that an arrow key, Home or End leads to from another one; undefined if there is none.
-export function neighbour(item, key) {
-  const items = [...item.closest("#library, ol").querySelectorAll(".hit")];
-  const here = items.indexOf(item);
-  if (key === "Home") return items[0];
-  if (key === "End") return items.at(-1);
-  if (key === "ArrowRight") return items[here + 1];
-  if (key === "ArrowLeft") return items[here - 1];
-  if (key === "ArrowDown") return inNextRow(items, here, 1);
-  if (key === "ArrowUp") return inNextRow(items, here, -1);
-  return undefined;
-}
-
-// The item of the next row whose middle is the nearest: rows have different numbers of photos.
-function inNextRow(items, here, step) {
-  const own = items[here].getBoundingClientRect();
-  let best;
-  let [top, least] = [null, Infinity];
-  for (let place = here + step; items[place]; place += step) {
-    const box = items[place].getBoundingClientRect();
-    if (Math.abs(box.top - own.top) < 2) continue;
-    if (top !== null && Math.abs(box.top - top) > 2) break;
-    top = box.top;
-    const distance = Math.abs(box.left + box.width / 2 - own.left - own.width / 2);
-    if (distance < least) [best, least] = [items[place], distance];
-  }
-  return best;
 }

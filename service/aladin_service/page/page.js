@@ -16,6 +16,7 @@ import { forgetMarks, startMarks } from "./marks.js";
 import { loadMore, startMore } from "./more.js";
 import { showOptions, startOptions } from "./options.js";
 import { hideOrder, startOrder } from "./order.js";
+import { forgetPicks, startPicks } from "./picks.js";
 import { hideSplit, showTerms, startTerms } from "./terms.js";
 import { remember, showDetails, startPreferences } from "./preferences.js";
 import {
@@ -101,6 +102,7 @@ function show(next, openId = null) {
   document.title = titleOf(search);
   closeViewer();
   forgetMarks();
+  forgetPicks();
   showQuery(search);
   showTerms(search);
   showOptions(search);
@@ -338,6 +340,7 @@ startKeyForm(() => {
   if (search.query) run();
   else browse();
 });
+startPicks(); // before the keyboard's moves: it looks where they start
 startKeyboard();
 startOffline();
 addEventListener("popstate", recall);

@@ -186,6 +186,25 @@ export async function readPicture(address, request = {}) {
   return (await ask(address, request, RETRIES)).blob();
 }
 
+// Several photos as one zip; onBytes(number): called as they come.
+export async function readArchive(ids, signal, onBytes) {
+  const headers = { "Content-Type": "application/json" };
+  const request = { method: "POST", headers, body: JSON.stringify({ ids }), signal };
+  const response = await ask("v1/images.zip", request, RETRIES);
+  const parts = [];
+  let bytes = 0;
+  try {
+    for (const reader = response.body.getReader(); ; ) {
+      const { done, value } = await reader.read();
+      if (done) return new Blob(parts, { type: "application/zip" });
+      parts.push(value);
+      onBytes((bytes += value.length));
+    }
+  } catch {
+    throw new Problem("The download was interrupted; try again.");
+  }
+}
+
 export async function isUp() {
   try {
     return (await fetch("healthz", { cache: "no-store" })).ok;
