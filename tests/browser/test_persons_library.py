@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Request, expect
 
 from aladin_index.building.builder import build_index
 from aladin_index.format.skipped import write_follow_record
 from aladin_service.item_sources import image_items
 from benchmarks.service.page_visits import find_violations
 from benchmarks.service.search_page import SearchPage, data_of
-from tests.browser.conftest import OpenPage, OpenService, is_too_wide, place_of
+from tests.browser.conftest import OpenPage, OpenService, Shared, is_too_wide, place_of
 
 pytestmark = pytest.mark.browser
 
 _PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 # How many photos there are of each year; each month has at most ten.
-YEARS = {"2026": 70, "2022": 80, "2019": 3, "2009": 4, "2099": 2}
+YEARS = {"2024": 70, "2022": 80, "2019": 3, "2009": 2, "2099": 2}
 UNDATED = 3
 _TOLD: dict[str, Any] = {
     "title": "A walk",
@@ -71,6 +71,32 @@ def at_desk(library_url: str, open_page: OpenPage) -> SearchPage:
 @pytest.fixture
 def on_phone(library_url: str, open_page: OpenPage) -> SearchPage:
     return open_page(library_url, **_PHONE)
+
+
+def _all_ids(of: str = "") -> list[str]:
+    """Return the ids of the photos, the newest first, and wrong dates at the end."""
+    ids = [(year, number) for year, count in YEARS.items() for number in range(count)]
+    ids.sort(key=lambda each: (each[0], 8 - each[1] // 10 % 8, 1 + each[1] % 10), reverse=True)
+    dated = [f"{year}/{number}" for year, number in ids]
+    late = [each for each in dated if each.startswith("2099")]
+    undated = [f"none/{number}" for number in reversed(range(UNDATED))]
+    every = [*dated[len(late) :], *undated, *late]
+    return [each for each in every if each.startswith(of)]
+
+
+def _show_all(page: SearchPage) -> None:
+    """Scroll to the end until everything is there."""
+    every = sum(YEARS.values()) + UNDATED
+    for _ in range(100):
+        if page.listed.count() == every:
+            return
+        page.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        page.page.wait_for_timeout(100)
+    expect(page.listed).to_have_count(every)
+
+
+def _years(page: SearchPage) -> Locator:
+    return page.page.get_by_role("navigation", name="Years").get_by_role("button")
 
 
 def _texts(of: Locator) -> list[str]:
@@ -168,7 +194,127 @@ def test_about_this_library_counts_what_the_photos_tell(at_desk: SearchPage) -> 
     at_desk.open()
     at_desk.page.locator("#about summary").click()
     expect(at_desk.page.locator("#about-facts dd").first).to_have_text(
-        "162 photos · 159 with a date · 1 with a place · 1 with people · 1 with a title"
+        "160 photos · 157 with a date · 1 with a place · 1 with people · 1 with a title"
         " · 1 with keywords, from August 1, 2009 to August 2, 2099"
     )
     assert find_violations(at_desk.page) == []
+
+
+# --- Years ---
+
+
+def test_photos_with_a_date_in_the_future_come_last_and_say_so(at_desk: SearchPage) -> None:
+    headings = at_desk.page.locator("#library h2")
+    at_desk.open()
+    expect(headings.first).to_have_text("August 2024")
+    expect(at_desk.status).to_have_text("160 photos.")
+    _show_all(at_desk)
+    assert _texts(headings)[-3:] == ["August 2009", "Without a date", "Date in the future"]
+    assert data_of(at_desk.listed, "id") == _all_ids()
+
+    at_desk.page.locator("#sort").select_option(label="Oldest first")
+    expect(headings.first).to_have_text("August 2009")
+    _show_all(at_desk)
+    assert _texts(headings)[-3:] == ["August 2024", "Without a date", "Date in the future"]
+
+
+def test_a_year_is_reached_without_the_photos_before_it(
+    at_desk: SearchPage, shared: Shared
+) -> None:
+    lists: list[Request] = []
+    at_desk.page.on("request", lambda each: lists.append(each) if "limit=60" in each.url else None)
+    at_desk.open()
+    expect(_years(at_desk)).to_have_text(["2024", "2022", "2019", "2009", "No date", "Future"])
+    assert [_years(at_desk).nth(number).get_attribute("title") for number in (1, 2, 4, 5)] == (
+        ["80 photos", "3 photos", "3 photos", "2 photos"]
+    )
+    expect(_years(at_desk).first).to_have_attribute("aria-current", "true")
+    assert len(lists) == 1
+
+    _years(at_desk).get_by_text("2019").click()
+
+    ids = [each for of in ("2019", "2009", "none", "2099") for each in _all_ids(of)]
+    expect(at_desk.listed).to_have_count(len(ids))
+    assert data_of(at_desk.listed, "id") == ids
+    assert len(lists) == 3  # the photos until the last date that can be right, and those after it
+    expect(at_desk.status).to_have_text("160 photos.")
+    expect(_years(at_desk).get_by_text("2019")).to_have_attribute("aria-current", "true")
+    expect(shared(at_desk).listed.first).to_have_attribute("data-id", ids[0])
+    # Months of few photos stand side by side.
+    tops = [place_of(each)["y"] for each in at_desk.page.locator("#library h2").all()]
+    assert tops == [tops[0], tops[0], tops[2], tops[2]]
+
+    at_desk.page.go_back()
+    expect(at_desk.listed.first).to_have_attribute("data-id", _all_ids()[0])
+
+
+def test_photos_before_the_year_are_added_without_moving_what_is_seen(
+    at_desk: SearchPage,
+) -> None:
+    at_desk.open("from=2019")
+    newer = at_desk.page.get_by_role("button", name="Newer photos")
+    first = at_desk.page.locator("#library li[data-id='2019/2']")
+    for count in (70, 130, 160):
+        newer.hover()  # it is scrolled to
+        top = place_of(first)["y"]
+        newer.click()
+        expect(at_desk.listed).to_have_count(count)
+        assert place_of(first)["y"] == pytest.approx(top, abs=2)
+    expect(newer).to_be_hidden()
+    assert data_of(at_desk.listed, "id") == _all_ids()
+    headings = _texts(at_desk.page.locator("#library h2"))
+    assert len(headings) == len(set(headings))
+    # The viewer goes through all of them.
+    first.locator(".open").click()
+    at_desk.viewer.get_by_role("button", name="Previous").click()
+    expect(at_desk.viewer).to_contain_text("150 of 160")
+
+
+@pytest.mark.parametrize(
+    ("year", "order", "begins"),
+    [
+        ("No date", "desc", "none/2"),
+        ("Future", "desc", "2099/1"),
+        ("2024", "asc", "2024/60"),
+        ("2024", "desc", "2024/9"),
+    ],
+)
+def test_every_entry_leads_to_its_photos(
+    at_desk: SearchPage, year: str, order: str, begins: str
+) -> None:
+    at_desk.open(f"order={order}")
+    _years(at_desk).get_by_text(year, exact=True).click()
+    expect(at_desk.listed.first).to_have_attribute("data-id", begins)
+    expect(_years(at_desk).get_by_text(year, exact=True)).to_have_attribute("aria-current", "true")
+    expect(at_desk.page.locator("#before")).to_be_visible(visible=order == "asc")
+
+
+def test_the_year_that_is_read_is_marked_and_years_follow_the_filter(at_desk: SearchPage) -> None:
+    at_desk.open()
+    _show_all(at_desk)
+    at_desk.page.locator("#library li[data-id='2022/10']").evaluate("it => it.scrollIntoView()")
+    expect(_years(at_desk).get_by_text("2022")).to_have_attribute("aria-current", "true")
+    _years(at_desk).get_by_text("2009").click()  # on the page already
+    expect(_years(at_desk).get_by_text("2024")).not_to_have_attribute("aria-current", "true")
+    expect(at_desk.listed).to_have_count(160)
+
+    at_desk.open("filter=" + json.dumps({"taken_at": {"lt": "2020"}}))
+    at_desk.page.reload()
+    expect(_years(at_desk)).to_have_text(["2019", "2009"])
+    at_desk.open("sort=taken_at")
+    at_desk.page.reload()
+    expect(at_desk.listed.first).to_be_visible()
+    expect(_years(at_desk)).to_have_count(0)
+
+
+def test_the_years_of_a_telephone_are_a_row_at_its_lower_edge(on_phone: SearchPage) -> None:
+    on_phone.open()
+    expect(_years(on_phone).first).to_be_visible()
+    row = place_of(on_phone.page.locator("#years"))
+    assert (row["x"], row["width"], row["y"] + row["height"]) == (0, 390, 844)
+    _years(on_phone).get_by_text("2022").tap()
+    expect(on_phone.listed.first).to_have_attribute("data-id", "2022/9")
+    assert not is_too_wide(on_phone)
+    assert find_violations(on_phone.page) == []
+    on_phone.find("a small red star")
+    expect(_years(on_phone)).to_have_count(0)

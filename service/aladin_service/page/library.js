@@ -3,7 +3,7 @@
 
 import { offerArrivals, withdrawArrivals } from "./arrivals.js";
 import { allOf, nothingPasses, nothingThere, unknownFields } from "./answer.js";
-import { at, make } from "./elements.js";
+import { at, make, makeButton } from "./elements.js";
 import { rowsOf } from "./filter_language.js";
 import { DATE_FIELD } from "./formats.js";
 import { appendItems, showItems } from "./grid.js";
@@ -11,36 +11,43 @@ import { indexFacts } from "./index_facts.js";
 import { offerMore } from "./more.js";
 import { showOrder } from "./order.js";
 import { listItems } from "./service.js";
+import { hideYears, isLate, itemsBefore, joined, partOf, partsOf, showYears } from "./timeline.js";
 
 const PAGE = 60;
 const TOP_PX = 40; // scrolled no further, the reader is at the top of the page
 const LOADING_AFTER_MS = 150; // a faster list needs no such state
-const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric", timeZone: "UTC" });
-const UNDATED = "Without a date";
+const BEGINNING = { part: 0, after: null };
 
 const library = at("library");
+const before = at("before");
 
-let shown = null; // {key, hits, search, dated, total, after, month} of the list on the page
+// {key, hits, search, dated, late, parts, total, following, heading} of the list on the page; late: whether
+// dates in the future may be in it; parts: their filters; following: where the next page begins, or null.
+let shown = null;
 
 // Show the items of a search that has no query; returns them, or null if the index lists none.
 // act: {open(item, list), similar(item)}
 export async function showLibrary(search, act, signal) {
   const { fields } = await indexFacts;
   const known = fields?.[search.target] ?? [];
-  const { target, filter, order, sort } = search;
-  const key = JSON.stringify([target, filter, order, sort]);
+  const { target, filter, order, sort, from } = search;
+  const key = JSON.stringify([target, filter, order, sort, from]);
   if (shown?.key !== key) {
-    const hasDates = target === "images" && known.some(({ name }) => name === DATE_FIELD);
-    const dated = hasDates && sort === null && order !== "added";
-    const list = { key, hits: [], search, dated, after: null, month: null };
+    const dates = target === "images" ? known.filter(({ name }) => name === DATE_FIELD) : [];
+    const dated = dates.length > 0 && sort === null && order !== "added";
+    const late = dated && dates.some(({ greatest }) => isLate(greatest));
+    const parts = dated ? partsOf(search, late) : [null];
+    const list = { key, hits: [], search, dated, late, parts, following: BEGINNING, heading: null };
     const waiting = setTimeout(() => (at("status").textContent = "Loading…"), LOADING_AFTER_MS);
     const page = await nextPage(list, signal).finally(() => clearTimeout(waiting));
     if (page === null) return null;
     shown = list;
     library.replaceChildren();
     append(page, act);
+    if (from !== null) at("timeline").scrollIntoView({ behavior: "instant" });
   }
   showOrder(search, shown.total);
+  showTimeline(act);
   at("status").textContent = summary(known);
   at("found").classList.toggle("empty", shown.total === 0);
   library.hidden = false;
@@ -53,7 +60,7 @@ export async function showLibrary(search, act, signal) {
 export async function refreshLibrary(act) {
   const list = shown;
   if (list === null || library.hidden) return;
-  const page = await nextPage({ ...list, after: null });
+  const page = await nextPage({ ...list, following: BEGINNING });
   if (list !== shown || library.hidden || page === null) return;
   const known = new Set(list.hits.map(({ id }) => id));
   const isFirst = page.items.some(({ id }) => !known.has(id)); // there are new ones at the beginning
@@ -75,14 +82,15 @@ function showNew(list, isFirst, act) {
   scrollTo(0, 0);
   forgetLibrary();
   // Where they are not at the beginning, they are in the order of addition.
-  act.choose(isFirst ? {} : { sort: null, order: list.dated ? "added" : "desc" });
+  act.choose(isFirst ? {} : { sort: null, order: list.dated ? "added" : "desc", from: null });
 }
 
 // Show a list from its first page on.
 async function begin(list, page, act) {
   const old = new Map([...library.querySelectorAll(".hit")].map((each) => [each.dataset.id, each]));
   list.hits = [];
-  list.month = null;
+  list.heading = null;
+  list.years = undefined;
   library.replaceChildren();
   append(page, act);
   for (const element of library.querySelectorAll(".hit")) {
@@ -92,11 +100,14 @@ async function begin(list, page, act) {
   const { fields } = await indexFacts;
   at("status").textContent = summary(fields?.[list.search.target] ?? []);
   at("found").classList.toggle("empty", list.total === 0);
+  showTimeline(act);
   offerNext(act);
 }
 
 export function hideLibrary() {
   library.hidden = true;
+  before.hidden = true;
+  hideYears();
 }
 
 // Read the list anew when it is shown next: the index was changed, or a key was entered.
@@ -110,9 +121,19 @@ export function listedItem(id) {
   return hit ? { hit, list: shown } : null;
 }
 
-function nextPage({ search, dated, after }, signal) {
-  const filter = Object.keys(search.filter).length ? JSON.stringify(search.filter) : null;
-  return listItems(search.target, { limit: PAGE, ...orderOf(search, dated), filter, after }, signal);
+// {items, total, following} of the next page of a list; total: of the whole list.
+async function nextPage({ search, dated, parts, following: { part, after }, total }, signal) {
+  const { target, filter } = search;
+  const ask = (more, options) => listItems(target, { filter: joined(filter, more), ...options }, signal);
+  const isCounted = total !== undefined && after !== null;
+  const [page, all] = await Promise.all([
+    ask(parts[part], { limit: PAGE, ...orderOf(search, dated), after }),
+    parts[part] === null || isCounted ? null : ask(null, { limit: 1 }),
+  ]);
+  if (page === null) return null;
+  const next = page.next === null ? { part: part + 1, after: null } : { part, after: page.next };
+  const following = next.part < parts.length ? next : null;
+  return { items: page.items, total: all?.total ?? (parts[part] === null ? page.total : total), following };
 }
 
 // The fields of the request.
@@ -123,58 +144,101 @@ function orderOf({ order, sort }, dated) {
 
 function offerNext(act) {
   const list = shown;
-  if (list.after === null) {
+  if (list.following === null) {
     offerMore(null);
     return;
   }
   offerMore(async () => {
-    const { after } = list;
+    const { following } = list;
     const page = await nextPage(list);
     // Something else is shown by now, or the same list from its beginning.
-    if (list !== shown || library.hidden || list.after !== after) return;
+    if (list !== shown || library.hidden || list.following !== following) return;
     append(page, act);
     offerNext(act);
   });
 }
 
-function append(page, act) {
+function append({ items, total, following }, act) {
   const list = shown;
-  const { target } = list.search;
-  const actions = { open: (item) => act.open(item, list), similar: act.similar };
-  list.total = page.total;
-  list.after = page.next;
-  list.hits.push(...page.items);
-  for (const [month, items] of byMonth(page.items, list.dated)) {
-    if (month === list.month && library.lastElementChild) {
-      appendItems(library.lastElementChild.querySelector("ol"), items, target, actions);
-      continue;
+  Object.assign(list, { total, following });
+  list.hits.push(...items);
+  for (const { from, heading, items: ofPart } of byMonth(items, list.dated)) {
+    const last = library.lastElementChild;
+    if (heading === list.heading && last) {
+      appendItems(last.querySelector("ol"), ofPart, list.search.target, actionsOf(list, act));
+    } else {
+      list.heading = heading;
+      library.append(partElement({ from, heading }, ofPart, list, act));
     }
-    list.month = month;
-    const part = make("section", { className: "part" });
-    const ol = make("ol");
-    ol.setAttribute("role", "list");
-    if (month === null) ol.ariaLabel = "All items";
-    else part.append(make("h2", {}, month));
-    showItems(ol, items, target, actions);
-    part.append(ol);
-    library.append(part);
   }
 }
 
-// [[month, items]]: neighbours of the same month together; null if items have no dates at all.
+function partElement({ from, heading }, items, list, act) {
+  const part = make("section", { className: "part" });
+  const ol = make("ol");
+  ol.setAttribute("role", "list");
+  if (heading === null) ol.ariaLabel = "All items";
+  else part.append(make("h2", {}, heading));
+  if (from !== null) part.dataset.from = from;
+  showItems(ol, items, list.search.target, actionsOf(list, act));
+  part.append(ol);
+  return part;
+}
+
+const actionsOf = (list, act) => ({ open: (item) => act.open(item, list), similar: act.similar });
+
+// [{from, heading, items}]: neighbours of the same month together; null if items have no dates at all.
 function byMonth(items, dated) {
   const parts = [];
   for (const item of items) {
-    const month = dated ? monthOf(item.metadata[DATE_FIELD]) : null;
-    if (parts.length && parts.at(-1)[0] === month) parts.at(-1)[1].push(item);
-    else parts.push([month, [item]]);
+    const { from, heading } = dated ? partOf(item) : { from: null, heading: null };
+    if (parts.at(-1)?.heading === heading) parts.at(-1).items.push(item);
+    else parts.push({ from, heading, items: [item] });
   }
   return parts;
 }
 
-function monthOf(takenAt) {
-  const moment = /^\d{4}-\d{2}/.test(takenAt) ? Date.parse(`${takenAt.slice(0, 7)}-01T00:00Z`) : NaN;
-  return Number.isNaN(moment) ? UNDATED : MONTH.format(moment);
+// --- The years, and what is before a list that begins with one of them ---
+
+function showTimeline(act) {
+  const list = shown;
+  const { from, order } = list.search;
+  const isYear = list.dated && /^\d+$/.test(from ?? "") && list.hits.length > 0;
+  before.hidden = !isYear || list.isWhole === true;
+  const name = order === "asc" ? "Older photos" : "Newer photos";
+  before.replaceChildren(makeButton(name, () => showBefore(list, act)));
+  if (!list.dated) {
+    hideYears();
+    return;
+  }
+  showYears(list, (start, place) => {
+    const part = library.querySelector(`.part[data-from="${place}"]`);
+    if (part) part.scrollIntoView();
+    else act.choose({ from: start });
+  });
+}
+
+async function showBefore(list, act) {
+  const button = before.querySelector("button");
+  button.disabled = true; // asked once at a time
+  const [items, hasMore] = await itemsBefore(list, PAGE).catch(() => [[], true]);
+  button.disabled = false;
+  if (list !== shown || library.hidden) return;
+  const first = library.querySelector(".part");
+  const photo = first.querySelector(".hit");
+  const top = photo.getBoundingClientRect().top;
+  list.isWhole = !hasMore;
+  before.hidden = !hasMore;
+  list.hits.unshift(...items);
+  for (const { from, heading, items: ofPart } of byMonth(items, true)) {
+    const part = partElement({ from, heading }, ofPart, list, act);
+    if (heading === first.querySelector("h2").textContent) {
+      first.querySelector("ol").prepend(...part.querySelectorAll(".hit"));
+    } else {
+      first.before(part);
+    }
+  }
+  scrollBy({ top: photo.getBoundingClientRect().top - top, behavior: "instant" });
 }
 
 function summary(known) {

@@ -158,7 +158,7 @@ async function browse(openId = null, top = null) {
   clearAnswer();
   const mine = (running = new AbortController());
   try {
-    const list = await showLibrary(search, { open, similar }, mine.signal);
+    const list = await showLibrary(search, { open, similar, choose }, mine.signal);
     if (mine !== running) {
       if (search.query) hideLibrary();
       return;

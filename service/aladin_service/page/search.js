@@ -7,6 +7,7 @@
 //   order  "desc" | "asc" | "added": of the items that are listed where there is no query, by their
 //          date or their addition
 //   sort   null, or a field that orders the items, with a minus before it: largest value first
+//   from   null, or where the list of items by date begins: a year, "undated" or "future"
 //   pages  how many times `k` hits are loaded and sorted together
 //   terms  [{role: "all" | "not", text}, {role: "like", id, name, of}]: what hits have or do not
 //          have besides the query, and items that they are like
@@ -28,6 +29,7 @@ export const NEW_SEARCH = Object.freeze({
   filter: {},
   order: "desc",
   sort: null,
+  from: null,
   pages: 1,
   compare: false,
 });
@@ -39,7 +41,7 @@ const ORDERS = ["desc", "asc", "added"];
 // A changed search starts on its first page unless the change names an offset. A field orders items
 // of one collection, and what is listed and what is found are ordered separately.
 export function changed(search, difference) {
-  const next = { ...search, offset: 0, pages: 1, ...difference };
+  const next = { ...search, offset: 0, pages: 1, from: null, ...difference };
   const { query, terms, whole } = difference;
   if (query !== undefined && terms === undefined) next.terms = keptTerms(search, query);
   if ((query !== undefined || terms !== undefined) && whole === undefined) next.whole = null;
@@ -169,6 +171,7 @@ export function toAddress(search, openId = null) {
   if (!search.rerank) address.set("rerank", "false");
   if (search.order !== NEW_SEARCH.order) address.set("order", search.order);
   if (search.sort !== null) address.set("sort", search.sort);
+  if (search.from !== null) address.set("from", search.from);
   if (search.compare) address.set("compare", "true");
   if (Object.keys(search.filter).length) address.set("filter", JSON.stringify(search.filter));
   if (openId !== null) address.set("open", openId);
@@ -195,6 +198,7 @@ export function fromAddress(hash) {
   search.compare = address.get("compare") === "true";
   if (ORDERS.includes(address.get("order"))) search.order = address.get("order");
   if (address.get("sort")) search.sort = address.get("sort");
+  if (/^(\d{4}|undated|future)$/.test(address.get("from"))) search.from = address.get("from");
   const filter = parse(address.get("filter"));
   if (filter !== null && typeof filter === "object" && !Array.isArray(filter)) {
     search.filter = filter;
