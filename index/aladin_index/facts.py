@@ -190,6 +190,9 @@ class IndexFacts:
     calibration: Annotated[
         CalibrationFacts | None, Field(description="Null if the index is not calibrated.")
     ] = None
+    follows_folders: Annotated[
+        bool, Field(description="Whether it is kept in step with folders of photos.")
+    ] = False
 
     @property
     def collections(self) -> Mapping[Target, CollectionFacts]:

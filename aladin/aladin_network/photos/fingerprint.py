@@ -6,7 +6,7 @@ lowest frequencies of the picture's lightness, in 32 x 32 px. It depends on no m
 changes where a photo is resized, compressed anew, brightened or cropped a little.
 
 Two photos are near-copies within `COPY_BITS`, and alike within `ALIKE_BITS`. Among 24 million pairs
-of different photos of Flickr8k none is nearer than 78, and one in 9,000 is within 96
+of different photos of Flickr8k none is nearer than 78, and one in 6,900 is within 96
 (benchmarks/RESULTS.md).
 """
 

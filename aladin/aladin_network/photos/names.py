@@ -6,7 +6,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from aladin_network.photos.formats import PHOTO_SUFFIXES
+from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
 
 # What Google Photos calls an edited photo, in several languages.
 EDITED = re.compile(
@@ -25,6 +25,10 @@ _BURST = re.compile(
     r"^(?:(?P<before>.+)_BURST\d{1,4}|\d{5}[A-Z]+_\d{5}_BURST(?P<time>\d{14,17}))(?:_COVER)?$",
     re.IGNORECASE,
 )
+
+
+# Also of files that another machine has read.
+_SUFFIXES = PHOTO_SUFFIXES.union(UNREADABLE_SUFFIXES)
 
 
 class Shot(NamedTuple):
@@ -47,7 +51,7 @@ def shot_of(name: str) -> Shot:
     """Return what the name of a photo's file, without its folder, says."""
     stem, _, last = name.rpartition(".")
     suffix = f".{last.casefold()}"
-    if not stem or suffix not in PHOTO_SUFFIXES:
+    if not stem or suffix not in _SUFFIXES:
         return Shot(name, "")
     suffix = sys.intern(suffix)
     burst = _BURST.match(stem)

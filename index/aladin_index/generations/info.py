@@ -28,7 +28,7 @@ from aladin_index.format.manifest import (
     model_folder,
     read_manifest,
 )
-from aladin_index.format.skipped import read_skipped_summary
+from aladin_index.format.skipped import FOLLOWED, read_skipped_summary
 from aladin_index.generations.history import PendingChanges, changed_at_s, pending_changes
 from aladin_index.search.options import MAX_ITEMS
 from aladin_index.tokens.bound_files import BOUND_FILES
@@ -196,6 +196,7 @@ def describe_manifest(
         changed_at=None if changed_s is None else _time(changed_s),
         skipped=None if in_engine else read_skipped_summary(path, manifest),
         calibration=manifest.calibration,
+        follows_folders=(path / FOLLOWED).exists(),
         path=path,
         schema_version=manifest.schema_version,
         metric=manifest.metric,

@@ -116,6 +116,9 @@ class _Anchors:
         self._rows = np.concatenate([rows, np.empty(room, dtype=np.int64)])
         self._words = np.concatenate([words, np.empty((room, WORDS), dtype=np.uint64)])
         self._low = self._words[:, 0].copy()  # by itself, it is read in a quarter of the time
+        # Written again and again: new arrays of this size take three times as long.
+        self._different = np.empty((_BLOCK, _OTHERS), dtype=np.uint64)
+        self._bits = np.empty((_BLOCK, _OTHERS), dtype=np.uint8)
 
     def add(self, row: int, words: NDArray[np.uint64]) -> None:
         """Add a photo, for which there is room."""
@@ -131,8 +134,11 @@ class _Anchors:
         best: dict[int, tuple[int, int]] = {}
         for first in range(start, self.count, _OTHERS):
             part = slice(first, min(first + _OTHERS, self.count))
-            low = np.bitwise_count(words[:, :1] ^ self._low[None, part])
-            places, others = np.nonzero(low <= COPY_LOW_BITS)
+            block = slice(len(words)), slice(part.stop - first)
+            np.bitwise_xor(words[:, :1], self._low[None, part], out=self._different[block])
+            low = np.bitwise_count(self._different[block], out=self._bits[block])
+            near_by = np.flatnonzero(low <= COPY_LOW_BITS)
+            places, others = np.divmod(near_by, part.stop - first)
             bits = different_bits(words[places], self._words[part][others])
             found = np.flatnonzero(bits <= COPY_BITS)
             # The nearest comes last, and so stays.
@@ -151,10 +157,10 @@ class StackIndex:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._start_over(None)
+        self._source: object = None
+        self._start_over()
 
-    def _start_over(self, source: object) -> None:
-        self._source = source
+    def _start_over(self) -> None:
         self._kept = np.empty(0, dtype=_KEPT)
         self._members: dict[int, list[int]] = {}
         self._named: dict[str, list[tuple[int, str]]] = {}
@@ -184,9 +190,11 @@ class StackIndex:
             source: What the added rows are read from; from another one, all are read anew.
         """
         with self._lock:
-            if source is not self._source and len(self._kept) > built:
-                self._start_over(source)
-            self._source, self._gone = source, gone
+            if end > built and self._source is not source:
+                if len(self._kept) > built:
+                    self._start_over()
+                self._source = source
+            self._gone = gone
             for stop in (min(built, end), end):
                 if len(self._kept) < stop:
                     self._add(items, range(len(self._kept), stop))

@@ -8,6 +8,7 @@ import { pickBox } from "./picks.js";
 import { preference } from "./preferences.js";
 import { fileOf, labelOf } from "./search.js";
 import { outlineBox } from "./selection.js";
+import { stackElements } from "./stacks.js";
 
 const STEPS_PX = [320, 640, 1280]; // few sizes, so that the service can keep its thumbnails
 const WIDEST = 3; // photos that are wider or taller are shown whole in a frame of this shape
@@ -67,13 +68,15 @@ function itemElement(item, target, act) {
   element.dataset.id = item.id;
   // The whole card opens the item: the button's area is stretched over it.
   const open = makeButton("", () => act.open(item), { className: "open", title: fileOf(item) });
-  open.append(make("span", { className: "caption" }, name));
+  const [badge, ...stacked] = stackElements(item);
+  open.append(make("span", { className: "caption" }, name), ...stacked);
   open.setAttribute("aria-haspopup", "dialog");
   const similar = makeButton("More like this", () => act.similar(item), {
     className: "similar",
     ariaLabel: `More like this: ${name}`,
   });
   if (target === "images") element.append(photoElement(element, item));
+  if (badge) element.append(badge);
   if (item.found && isWhole(item)) element.append(placeFound(item.found));
   element.append(open);
   if (item.rank !== undefined) {

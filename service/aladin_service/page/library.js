@@ -11,6 +11,7 @@ import { indexFacts } from "./index_facts.js";
 import { offerMore } from "./more.js";
 import { showOrder } from "./order.js";
 import { listItems } from "./service.js";
+import { isStacked } from "./stacks.js";
 import { hideYears, isLate, itemsBefore, joined, partOf, partsOf, showYears } from "./timeline.js";
 
 const PAGE = 60;
@@ -21,8 +22,9 @@ const BEGINNING = { part: 0, after: null };
 const library = at("library");
 const before = at("before");
 
-// {key, hits, search, dated, late, parts, total, following, heading} of the list on the page; late: whether
-// dates in the future may be in it; parts: their filters; following: where the next page begins, or null.
+// {key, hits, search, dated, stacked, late, parts, total, following, heading} of the list on the page; late:
+// whether dates in the future may be in it; parts: their filters; following: where the next page begins, or
+// null.
 let shown = null;
 
 // Show the items of a search that has no query; returns them, or null if the index lists none.
@@ -30,14 +32,15 @@ let shown = null;
 export async function showLibrary(search, act, signal) {
   const { fields } = await indexFacts;
   const known = fields?.[search.target] ?? [];
-  const { target, filter, order, sort, from } = search;
-  const key = JSON.stringify([target, filter, order, sort, from]);
+  const { target, filter, order, sort, from, stack } = search;
+  const key = JSON.stringify([target, filter, order, sort, from, stack]);
   if (shown?.key !== key) {
     const dates = target === "images" ? known.filter(({ name }) => name === DATE_FIELD) : [];
     const dated = dates.length > 0 && sort === null && order !== "added";
     const late = dated && dates.some(({ greatest }) => isLate(greatest));
     const parts = dated ? partsOf(search, late) : [null];
-    const list = { key, hits: [], search, dated, late, parts, following: BEGINNING, heading: null };
+    const stacked = await isStacked(search);
+    const list = { key, hits: [], search, dated, stacked, late, parts, following: BEGINNING, heading: null };
     const waiting = setTimeout(() => (at("status").textContent = "Loading…"), LOADING_AFTER_MS);
     const page = await nextPage(list, signal).finally(() => clearTimeout(waiting));
     if (page === null) return null;
@@ -122,12 +125,12 @@ export function listedItem(id) {
 }
 
 // {items, total, following} of the next page of a list; total: of the whole list.
-async function nextPage({ search, dated, parts, following: { part, after }, total }, signal) {
+async function nextPage({ search, dated, stacked, parts, following: { part, after }, total }, signal) {
   const { target, filter } = search;
   const ask = (more, options) => listItems(target, { filter: joined(filter, more), ...options }, signal);
   const isCounted = total !== undefined && after !== null;
   const [page, all] = await Promise.all([
-    ask(parts[part], { limit: PAGE, ...orderOf(search, dated), after }),
+    ask(parts[part], { limit: PAGE, ...orderOf(search, dated), after, stack: stacked || null }),
     parts[part] === null || isCounted ? null : ask(null, { limit: 1 }),
   ]);
   if (page === null) return null;

@@ -53,6 +53,7 @@ import {
   readItem,
   takeToken,
 } from "./service.js";
+import { isStacked, showStacking, startStacking } from "./stacks.js";
 import { closeViewer, openViewer, startViewer } from "./viewer.js";
 
 const WAITING_AFTER_MS = 150; // faster answers need no waiting state
@@ -107,6 +108,7 @@ function show(next, openId = null) {
   showTerms(search);
   showOptions(search);
   showFilter(search);
+  showStacking(search);
   at("compare").checked = search.compare;
   if (search.compare) showDetails(true);
   document.body.classList.toggle("starting", search.query === null);
@@ -134,7 +136,7 @@ async function run(openId = null) {
   }, WAITING_AFTER_MS);
   try {
     checkQuery(search.query);
-    const [timed, matching] = await Promise.all([ask(mine), askMatching(mine)]);
+    const [timed, matching] = await Promise.all([ask(mine, search), askMatching(mine, search)]);
     if (mine !== running) return;
     hideLibrary();
     showAnswer({ search, ...timed, matching }, { open, similar, further });
@@ -175,15 +177,16 @@ async function browse(openId = null, top = null) {
   }
 }
 
-async function ask({ signal }, wanted = search) {
+async function ask({ signal }, wanted, more = {}) {
+  const stack = await isStacked(wanted);
   const started = performance.now();
-  const answer = await askSearch(wanted, signal);
+  const answer = await askSearch(wanted, signal, stack ? { ...more, stack } : more);
   return { answer, ms: performance.now() - started };
 }
 
 // The ranking of the first stage; null if there is no second stage to compare it with.
-function askMatching({ signal }, wanted = search) {
-  return isCompared(wanted) ? askSearch(wanted, signal, { rerank: false }) : null;
+async function askMatching(mine, wanted) {
+  return isCompared(wanted) ? (await ask(mine, wanted, { rerank: false })).answer : null;
 }
 
 // {answer, matching} of another page, as in `run`.
@@ -334,6 +337,7 @@ startViewer({
   close: forgetOpen,
 });
 startOrder(choose);
+startStacking(choose);
 startKeyForm(() => {
   learnIndex();
   forgetLibrary();

@@ -8,6 +8,7 @@
 //          date or their addition
 //   sort   null, or a field that orders the items, with a minus before it: largest value first
 //   from   null, or where the list of items by date begins: a year, "undated" or "future"
+//   stack  whether photos that belong together are one; null for what is usual for the index
 //   pages  how many times `k` hits are loaded and sorted together
 //   terms  [{role: "all" | "not", text}, {role: "like", id, name, of}]: what hits have or do not
 //          have besides the query, and items that they are like
@@ -30,6 +31,7 @@ export const NEW_SEARCH = Object.freeze({
   order: "desc",
   sort: null,
   from: null,
+  stack: null,
   pages: 1,
   compare: false,
 });
@@ -172,6 +174,7 @@ export function toAddress(search, openId = null) {
   if (search.order !== NEW_SEARCH.order) address.set("order", search.order);
   if (search.sort !== null) address.set("sort", search.sort);
   if (search.from !== null) address.set("from", search.from);
+  if (search.stack !== null) address.set("stack", search.stack);
   if (search.compare) address.set("compare", "true");
   if (Object.keys(search.filter).length) address.set("filter", JSON.stringify(search.filter));
   if (openId !== null) address.set("open", openId);
@@ -196,6 +199,7 @@ export function fromAddress(hash) {
   if (address.get("candidates") === "exhaustive") search.candidates = "exhaustive";
   search.rerank = address.get("rerank") !== "false";
   search.compare = address.get("compare") === "true";
+  if (address.has("stack")) search.stack = address.get("stack") === "true";
   if (ORDERS.includes(address.get("order"))) search.order = address.get("order");
   if (address.get("sort")) search.sort = address.get("sort");
   if (/^(\d{4}|undated|future)$/.test(address.get("from"))) search.from = address.get("from");

@@ -53,10 +53,10 @@ export function joined(...filters) {
 }
 
 // Those of the photos before the first one of a list, nearest last: [items, whether others are before].
-export async function itemsBefore({ hits, search, late }, limit) {
+export async function itemsBefore({ hits, search, stacked, late }, limit) {
   const order = search.order === "asc" ? "desc" : "asc";
   const filter = joined(search.filter, late ? not(dated({ gte: TOO_LATE })) : null);
-  const asked = { sort: DATE_FIELD, order, filter, limit, after: hits[0].id };
+  const asked = { sort: DATE_FIELD, order, filter, limit, after: hits[0].id, stack: stacked || null };
   const { items, next } = await listItems(search.target, asked);
   const found = items.filter((item) => partOf(item) !== UNDATED).reverse();
   return [found, next !== null && found.length === items.length];

@@ -9,6 +9,7 @@ import { photoAddress, showBlob, showPhoto, whenMissing } from "./photos.js";
 import { crossesKinds, fileOf, itemQuery, labelOf } from "./search.js";
 import { startSelection } from "./selection.js";
 import { hasKey, largestPhotoPx, readPicture } from "./service.js";
+import { showStack } from "./stacks.js";
 import { saveAs, showSide } from "./viewer_side.js";
 
 const PHOTO_PX = 1280;
@@ -72,6 +73,7 @@ export function openViewer(hit, list) {
     download.download = labelOf(hit);
   }
   showSide(hit, search, act);
+  showStack(hit, list, act.step);
   if (!dialog.open) dialog.showModal();
   zoom(false);
   if (!document.fullscreenElement) at("viewer-title").focus({ preventScroll: true });
@@ -115,15 +117,18 @@ function lose(frame, hit, notFound) {
 }
 
 // By id: a list that was read again has other objects of the same items.
-const placeOf = ({ hit, list }) => list.hits.findIndex(({ id }) => id === hit.id);
+const placeOf = ({ hit, list }) => list.hits.findIndex(({ id }) => id === (hit.tile ?? hit).id);
 
 function showPlace() {
   const { list } = shown;
   const place = placeOf(shown);
-  const total = list.total ?? list.hits.length;
-  at("viewer-place").textContent = total > 1 && place >= 0 ? `${place + 1} of ${total}` : "";
+  // How many stacks there are is known when all are listed.
+  const isWhole = !list.stacked || list.following === null;
+  const total = list.stacked ? list.hits.length : (list.total ?? list.hits.length);
+  const all = isWhole ? total : `more than ${total}`;
+  at("viewer-place").textContent = total > 1 && place >= 0 ? `${place + 1} of ${all}` : "";
   at("viewer-previous").disabled = place <= 0;
-  at("viewer-next").disabled = place < 0 || (place + 1 >= total && list.isLast !== false);
+  at("viewer-next").disabled = place < 0 || (place + 1 >= total && isWhole && list.isLast !== false);
 }
 
 async function step(by) {

@@ -23,8 +23,10 @@ class Photos:
 
     def __init__(self, *items: StoredItem) -> None:
         self.items = [item._replace(row=row) for row, item in enumerate(items)]
+        self.read = 0
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        self.read += len(rows)
         return [self.items[row] for row in rows]
 
     def stacks(self, selection: Selection | None = None) -> Stacks:
@@ -215,10 +217,11 @@ def test_photos_that_are_added_join_those_that_were_built_but_not_removed_ones()
         photo("a/1.jpg", look),  # by its name
         photo("b/copy of 2.jpg", changed(of_2, 3, 3)),
         photo("b/of 3.jpg", bits_of(11)),
+        photo("a/3.tif"),
     )
     index, source = StackIndex(), object()
     before = index.read(photos, 3, 3, None)
-    after = index.read(photos, 3, 6, None, {2}, source)
+    after = index.read(photos, 3, 7, None, {2}, source)
     assert sets_of(before, photos.items) == set()
     assert sets_of(after, photos.items) == {
         frozenset(["a/1.tif", "a/1.jpg"]),
@@ -226,6 +229,11 @@ def test_photos_that_are_added_join_those_that_were_built_but_not_removed_ones()
     }
     # A search that began before does not see them.
     assert [before.of(row) for row in range(3)] == [[0], [1], [2]]
+    # Nor does it make the others read anything again.
+    count = photos.read
+    index.read(photos, 3, 3, None)
+    index.read(photos, 3, 7, None, {2}, source)
+    assert photos.read == count
     # Other changes in the place of these are read anew.
     photos.items[3] = photo("a/3.tif", bits_of(11))._replace(row=3)
     again = index.read(photos, 3, 4, None, set(), object())

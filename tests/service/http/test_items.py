@@ -169,10 +169,12 @@ async def test_the_index_says_how_many_are_left_out_and_why_and_names_no_folder(
     skipped = [SkippedItem(f"{number}.heic", "HEIC needs a package") for number in range(30)]
     skipped.append(SkippedItem("a.jpg", "/home/me/up: loads/a.jpg: not an image (JPEG)"))
     async with service(index=index) as client:
-        nothing = (await client.get("/v1/index")).json()["skipped"]
+        before = (await client.get("/v1/index")).json()
         write_follow_record(index, skipped, {"videos": 8})
         record_stop(index, "it was killed")
-        followed = (await client.get("/v1/index")).json()["skipped"]
+        after = (await client.get("/v1/index")).json()
+    assert (before["follows_folders"], after["follows_folders"]) == (False, True)
+    nothing, followed = before["skipped"], after["skipped"]
     assert (nothing["total"], nothing["reasons"], nothing["not_followed"]) == (0, [], None)
     names = [f"{number}.heic" for number in range(20)]
     assert followed == {
