@@ -110,7 +110,8 @@ class ServiceSettings(BaseSettings):
         body_timeout_s: Time for a request's body to arrive completely; then 408.
         head_timeout_s: Time for a request's head to arrive completely, and for the first request
             to begin; then the connection is closed.
-        send_timeout_s: Time for a client to receive an answer; then the connection is closed.
+        send_timeout_s: Time for a client to receive an answer, or a MiB of a zip; then the
+            connection is closed.
         max_connections: Maximum number of open connections. Beyond it, and beyond the limit per
             client, a connection is answered 503 and closed, unless it requests /healthz or
             /readyz.

@@ -257,6 +257,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._tail_since = self.loop.time()
         super().on_response_complete()
 
+    def resume_writing(self) -> None:
+        """Send the next part of an answer, which the client has as much time for."""
+        self._unsent_since = None
+        super().resume_writing()
+
     def timeout_keep_alive_handler(self) -> None:
         """Close the idle connection, and discard output that its client does not read."""
         if self._unsent():

@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import unicodedata
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -198,19 +199,24 @@ async def test_one_error_and_no_zip(
     assert found == status and message in says
 
 
-async def test_a_zip_is_sent_photo_by_photo(
+async def test_a_zip_is_sent_photo_by_photo_in_parts(
     service: Service, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes: list[int] = []
+    taken: list[list[int]] = []
     real = archive.ZipTail.take
 
-    def note(self: Any) -> bytes:
-        data = real(self)
-        sizes.append(len(data))
+    def note(self: Any) -> Iterator[bytes]:
+        taken.append([])
+        for part in real(self):
+            taken[-1].append(len(part))
+            yield part
         assert self.getvalue() == b""
-        return data
 
     monkeypatch.setattr(archive.ZipTail, "take", note)
+    monkeypatch.setattr(archive, "_PART_BYTES", 300)
     async with service(photos) as client:
-        whole = (await client.post(URL, json={"ids": NAMES})).content
-    assert len(sizes) == len(NAMES) + 1 and sum(sizes) == len(whole)
+        answer = await client.post(URL, json={"ids": NAMES})
+    assert len(entries(answer)) == len(NAMES)
+    assert len(taken) == len(NAMES) + 1
+    assert sum(map(sum, taken)) == len(answer.content)
+    assert max(map(max, taken)) == 300

@@ -16,7 +16,8 @@ from aladin_service.http.connections import PROBE_PLACES
 from aladin_service.settings import ServiceSettings
 from tests.service.http.conftest import listening
 
-LARGE = 32 * 2**20  # more than the kernel buffers for a client that does not read
+PART = 2**20
+LARGE = 32 * PART  # more than the kernel buffers for a client that does not read
 
 Connect = Callable[..., socket.socket]
 
@@ -34,6 +35,12 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] == "/whole":
         while (await receive()).get("more_body"):
             pass
+    if scope["path"] == "/parts":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(LARGE // PART):
+            await send({"type": "http.response.body", "body": b"." * PART, "more_body": True})
+        await send({"type": "http.response.body"})
+        return
     body = b"." * (LARGE if scope["path"] == "/large" else 4)
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -176,6 +183,22 @@ def test_an_answer_that_nobody_reads_is_dropped() -> None:
         with suppress(ConnectionResetError):
             assert len(rest(client)) < LARGE
         assert status(ask(connect)) == 200
+
+
+def test_each_part_of_an_answer_has_its_own_time() -> None:
+    with serving(send_timeout_s=1) as (connect, server):
+        with connect() as client:
+            client.sendall(b"GET /parts HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            received, began_s = 0, time.monotonic()
+            while part := client.recv(PART // 4):
+                received += len(part)
+                time.sleep(0.025)
+            assert received >= LARGE
+            assert time.monotonic() - began_s > 2
+        with connect() as client:  # and no more than that
+            client.sendall(b"GET /parts HTTP/1.1\r\nHost: a\r\n\r\n")
+            wait_for(server, connections=1)
+            wait_for(server, connections=0)
 
 
 def test_an_answer_that_is_read_slowly_arrives() -> None:

@@ -11,7 +11,7 @@ import io
 import time
 import unicodedata
 import zipfile
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import PurePath
 from typing import Annotated
 
@@ -34,6 +34,8 @@ router = ServiceRouter(prefix="/v1")
 MAX_PHOTOS = 500
 # How often a photo is asked for again while too many others wait for theirs.
 _MOST_TRIES = 30
+# A client has the time of an answer for each.
+_PART_BYTES = 2**20
 _MISSING = "not in this zip.txt"
 _ZIP_DOCS = {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}
 # The years that a zip can tell.
@@ -114,10 +116,12 @@ async def _zip_parts(
             entry = zipfile.ZipInfo(_free_name(photo.name, taken), _moment(photo.modified_s))
             entry.external_attr = 0o644 << 16
             await asyncio.to_thread(archive.writestr, entry, photo.data)
-            yield written.take()
+            for part in written.take():
+                yield part
         if missing:
             archive.writestr(_MISSING, "".join(missing))
-    yield written.take()
+    for part in written.take():
+        yield part
 
 
 async def _read(service: ServiceState, job: ReadPhotoFile) -> PhotoFileRead:
@@ -160,10 +164,11 @@ class ZipTail(io.BytesIO):
         start = self._start if whence == io.SEEK_SET else 0
         return self._start + super().seek(offset - start, whence)
 
-    def take(self) -> bytes:
-        """Return what was not sent yet, and keep none of it."""
-        data = self.getvalue()
-        self._start += len(data)
+    def take(self) -> Generator[bytes]:
+        """Yield what was not sent yet in parts, and keep none of it."""
+        super().seek(0)
+        while part := self.read(_PART_BYTES):
+            self._start += len(part)
+            yield part
         super().seek(0)
         self.truncate()
-        return data
