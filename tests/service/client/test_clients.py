@@ -196,9 +196,10 @@ SENT: list[tuple[Any, str, dict[str, Any]]] = [
     ),
     (call("list_items"), "GET items/images", {}),
     (
-        call("list_items", "texts", filter={"year": [1]}, **ORDER),
+        call("list_items", "texts", filter={"year": [1]}, stack=True, **ORDER),
         "GET items/texts",
-        {name: str(value) for name, value in ORDER.items()} | {"filter": '{"year": [1]}'},
+        {name: str(value) for name, value in ORDER.items()}
+        | {"filter": '{"year": [1]}', "stack": "true"},
     ),
     (call("explain", "a/1 & 2", "a dog"), "GET explain", {"id": "a/1 & 2", "text": "a dog"}),
     (

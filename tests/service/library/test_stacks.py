@@ -12,12 +12,14 @@ import httpx
 import pytest
 from PIL import ExifTags, Image
 
+import aladin_search
 from aladin_index.building.builder import build_index
 from aladin_index.settings import BuildSettings, EncodeSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_service.item_sources import image_items
 from aladin_service.library.folder_sync import FolderSettings, FolderSync
 from tests.aladin.photos.test_fingerprint import margins, scene
+from tests.service.commands.conftest import aladin, aladin_json
 from tests.service.engine_world import EngineWorld
 
 pytestmark = pytest.mark.anyio
@@ -136,3 +138,20 @@ async def test_a_search_of_a_database_says_that_it_has_no_stacks(world: EngineWo
         answer = (await client.post("/v1/search/images", json=body | {"stack": True})).json()
     assert (plain["degraded"], answer["degraded"]) == ([], ["stack"])
     assert [hit["id"] for hit in answer["hits"]] == [hit["id"] for hit in plain["hits"]]
+
+
+def test_stacks_in_python_and_on_the_command_line(library: tuple[Path, Path]) -> None:
+    _, folder = library
+    expected = sorted(map(sorted, [*STACKS, *({name} for name in ALONE)]))
+    with aladin_search.open(folder) as index:
+        items = [*index.items(stack=True)]
+        assert sorted(sorted(item.stack or [item.id]) for item in items) == expected
+        hits = index.search("a dog", k=100, stack=True)
+    of_hits = [hit.stack.ids if hit.stack else [hit.id] for hit in hits]
+    assert sorted(map(sorted, of_hits)) == expected
+    asked = ("search", folder, "a dog", "--stack", "-k", 100)
+    assert [hit["id"] for hit in aladin_json(*asked)["hits"]] == [hit.id for hit in hits]
+    printed = aladin(*asked).stdout
+    for count in (3, 4):
+        shown = sum(len(ids) == count for ids in of_hits)
+        assert printed.count(f"the best of {count} that belong together") == shown > 0
