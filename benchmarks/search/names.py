@@ -147,9 +147,10 @@ class Asker:
         self.searcher = searcher
         self._encoder = QueryEncoder(QueryLimits())
 
-    def ask(self, text: str, lexical: float | None = None) -> SearchAnswer:
+    def ask(self, text: str, lexical: float | None = None, *, stack: bool = False) -> SearchAnswer:
         query = self._encoder.encode_one(self.searcher, TextQuery(text))
-        return self.searcher.search(query, "images", SearchOptions(k=_PAGE, lexical=lexical))
+        options = SearchOptions(k=_PAGE, lexical=lexical, stack=stack)
+        return self.searcher.search(query, "images", options)
 
     def has(self, text: str, wanted: str, first: int) -> bool:
         return wanted in [hit.id for hit in self.ask(text).hits[:first]]

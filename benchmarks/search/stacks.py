@@ -14,6 +14,8 @@ nearest    bits between the nearest different photos of the folder
 alike      share of pairs of different photos that look alike enough for a burst
 COPY       share of so many photos whose copy, changed in this way, is near
 seconds_N  processor time to read N made-up photos and sort them, and `added_N` one more
+ratio_N    processor time of searches for ten stacks among N photos in pairs, by that of searches
+           for ten photos, asked in turn
 print_ms   processor time of the fingerprint of a photo of 12 megapixels
 """
 
@@ -23,6 +25,7 @@ import io
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +36,8 @@ from PIL import Image, ImageEnhance
 from aladin_index.items.stacks import StackIndex
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem, write_items
+from aladin_index.open import open_backend
+from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.photos.fingerprint import (
     ALIKE_BITS,
     COPY_BITS,
@@ -42,8 +47,10 @@ from aladin_network.photos.fingerprint import (
     unpack,
 )
 from benchmarks.lib.output import figures_parser, print_figures
+from benchmarks.search.names import Asker, write_index
 
 _SETS_OF_KIND, _BURST = 4, 6
+_TEXT, _ASKED = "a dog runs on the beach with a red ball", 60
 _PAIRS_AT_A_TIME = 500
 
 
@@ -255,12 +262,30 @@ def cost_figures(folder: Path, counts: Sequence[int]) -> dict[str, float]:
             figures[f"seconds_{count}"] = built_s - began_s
             figures[f"added_{count}"] = time.process_time() - built_s
             store.close()
+        figures[f"ratio_{count}"] = _search_ratio(count)
     large = Image.fromarray(random.integers(0, 256, (3000, 4000, 3), dtype=np.uint8))
     began_s = time.process_time()
     for _ in range(5):
         fingerprint(large)
     figures["print_ms"] = 200 * (time.process_time() - began_s)
     return figures
+
+
+def _search_ratio(count: int) -> float:
+    """Time searches of photos whose names make pairs of them, with stacks and without."""
+    names = [f"{n % 198 // 2}/IMG_{n // 2:06d}.{('jpg', 'png')[n % 2]}" for n in range(count)]
+    spent_s = [0.0, 0.0]
+    with tempfile.TemporaryDirectory() as folder:
+        write_index(Path(folder) / "index", names)
+        with closing(open_backend(Path(folder) / "index")) as index:
+            asker = Asker(TwoStageSearcher(index))
+            asker.ask(_TEXT, stack=True)
+            for number in range(_ASKED):
+                for stack in (False, True):
+                    began_s = time.process_time()
+                    asker.ask(f"{_TEXT} {number}", 0.0, stack=stack)
+                    spent_s[stack] += time.process_time() - began_s
+    return spent_s[1] / spent_s[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -23,6 +23,7 @@ def test_forty_sets_among_drawn_photos(run_benchmark: RunBenchmark, tmp_path: Pa
     assert figures["compressed"] == figures["half"] == figures["cropped_1"] == 1
     assert figures["alike"] < 0.01
     assert figures["seconds_300"] > 0 and figures["print_ms"] > 0
+    assert figures["ratio_300"] > 0
 
 
 @pytest.mark.slow

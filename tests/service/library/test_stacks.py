@@ -155,3 +155,21 @@ def test_stacks_in_python_and_on_the_command_line(library: tuple[Path, Path]) ->
     for count in (3, 4):
         shown = sum(len(ids) == count for ids in of_hits)
         assert printed.count(f"the best of {count} that belong together") == shown > 0
+
+
+async def test_stacks_for_agents_and_for_an_uploaded_photo(
+    library: tuple[Path, Path], service: Service
+) -> None:
+    pytest.importorskip("mcp")
+    from tests.service.mcp.test_tools import served
+
+    folder, index = library
+    expected = sorted(map(sorted, [*STACKS, *({name} for name in ALONE)]))
+    async with served(index) as agent:
+        hits = (await agent.data("search", query="a dog", stack=True, k=50))["hits"]
+    of_hits = [hit["stack"]["ids"] if "stack" in hit else [hit["id"]] for hit in hits]
+    assert sorted(map(sorted, of_hits)) == expected
+    files, data = {"image": (folder / "b/1.jpg").read_bytes()}, {"stack": "true", "k": "100"}
+    async with service(index=index) as client:
+        answer = await client.post("/v1/search/images", files=files, data=data)
+    assert len(answer.raise_for_status().json()["hits"]) == len(expected)
