@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,3 +102,14 @@ def test_stacking_is_switched_off_and_stays_in_the_address(page: SearchPage, que
     expect(choice).not_to_be_checked()
     choice.check()
     expect(hits(page)).to_have_count(1 + len(ALONE))
+
+
+def test_a_tile_is_selected_with_all_its_photos(page: SearchPage) -> None:
+    page.open()
+    page.page.locator("#picks-toggle").click()
+    tile(page).locator(".open").click()
+    expect(page.page.locator("#picks-count")).to_have_text("3 photos selected")
+    with page.page.expect_download() as caught:
+        page.page.locator("#picks-download").click()
+    with zipfile.ZipFile(caught.value.path()) as found:
+        assert sorted(found.namelist()) == sorted(name.removeprefix("a/") for name in PAIR)

@@ -129,8 +129,8 @@ function extend(box, key) {
 
 // --- What becomes of them ---
 
-// A tile may stand for several photos.
-const photoIds = () => [...picked.values()].flatMap(({ id, stack }) => stack?.ids ?? [id]);
+// A tile may stand for several photos, one of which is perhaps selected by itself.
+const photoIds = () => [...new Set([...picked.values()].flatMap(({ id, stack }) => stack?.ids ?? [id]))];
 
 async function downloadPicked() {
   loading?.abort();
@@ -147,8 +147,8 @@ async function downloadPicked() {
 }
 
 async function copyPaths() {
-  const paths = [...picked.values()].flatMap((item) =>
-    (item.stack?.ids ?? [item.id]).map((id) => (id === item.id ? fileOf(item) : id)));
+  const fileOfId = new Map([...picked].map(([id, item]) => [id, fileOf(item)]));
+  const paths = photoIds().map((id) => fileOfId.get(id) ?? id); // of a folder, ids are paths
   try {
     await writeClipboard(paths.join("\n"));
     tell(`${counted(paths.length, "path")} copied`);
