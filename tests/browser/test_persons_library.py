@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Locator, Request, expect
 
 from aladin_index.building.builder import build_index
@@ -23,6 +26,7 @@ _PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_tou
 # How many photos there are of each year; each month has at most ten.
 YEARS = {"2024": 70, "2022": 80, "2019": 3, "2009": 2, "2099": 2}
 UNDATED = 3
+_BY_DATE = re.compile("^“2019”: Date taken ")
 _TOLD: dict[str, Any] = {
     "title": "A walk",
     "description": "Along the river, in the evening.",
@@ -41,15 +45,20 @@ _TOLD: dict[str, Any] = {
 def library(index_folder: Path, data_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index that follows folders: its photos are named by year and number."""
     folder = tmp_path_factory.mktemp("library")
-    images = [json.loads(line)["image"] for line in data_file.read_text("utf-8").splitlines()]
+    drawn = [json.loads(line)["image"] for line in data_file.read_text("utf-8").splitlines()]
+    turns = (None, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180)
+    images = itertools.product(turns, drawn)  # no two are the same, which would make them one
     ids = [(year, number) for year, count in YEARS.items() for number in range(count)]
     lines: list[dict[str, Any]] = []
     for year, number in [*ids, *(("none", number) for number in range(UNDATED))]:
         month, day = 8 - number // 10 % 8, 1 + number % 10
         date = {} if year == "none" else {"taken_at": f"{year}-{month:02}-{day:02}T10:00:00"}
         told = _TOLD if (year, number) == ("2019", 0) else {}
-        image = str(data_file.parent / images[len(lines) % len(images)])
-        lines.append({"id": f"{year}/{number}", "image": image, "metadata": {**date, **told}})
+        turn, image = next(images)
+        file = folder / f"{len(lines)}-{Path(image).name}"
+        with Image.open(data_file.parent / image) as photo:
+            (photo if turn is None else photo.transpose(turn)).save(file, quality=95)
+        lines.append({"id": f"{year}/{number}", "image": file.name, "metadata": {**date, **told}})
     file = folder / "photos.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     build_index(index_folder / "model", folder / "index", image_items(file, None), None)
@@ -65,7 +74,7 @@ def library_url(library: Path, open_service: OpenService) -> Iterator[str]:
 
 @pytest.fixture
 def at_desk(library_url: str, open_page: OpenPage) -> SearchPage:
-    return open_page(library_url, viewport={"width": 1440, "height": 900})
+    return open_page(library_url, viewport={"width": 1440, "height": 640})
 
 
 @pytest.fixture
@@ -318,3 +327,69 @@ def test_the_years_of_a_telephone_are_a_row_at_its_lower_edge(on_phone: SearchPa
     assert find_violations(on_phone.page) == []
     on_phone.find("a small red star")
     expect(_years(on_phone)).to_have_count(0)
+
+
+# --- Dates and places in the words ---
+
+
+def test_what_is_read_in_the_words_is_a_chip_that_can_be_taken_off(
+    at_desk: SearchPage, shared: Shared
+) -> None:
+    chips = at_desk.page.locator("#read button")
+    found = at_desk.open().find("two dogs in Bern, 2019")["hits"]
+    expect(chips).to_have_text([re.compile("^“in Bern”: Place Bern "), _BY_DATE])
+    assert [hit["id"] for hit in found] == at_desk.ids() == ["2019/0"]
+    # The words that are left are those that are compared.
+    at_desk.open_evidence(at_desk.hits.first)
+    words = at_desk.evidence.locator(".word")
+    expect(words).to_have_text([re.compile("^two"), re.compile("^dogs")])
+    at_desk.page.keyboard.press("Escape")
+
+    with at_desk.answer_shown() as answer:
+        chips.nth(0).click()
+
+    assert [each["words"] for each in answer["read"]] == ["2019"]
+    assert sorted(at_desk.ids()) == ["2019/0", "2019/1", "2019/2"]
+    expect(chips).to_have_text([_BY_DATE, "“in Bern” as words · read it again"])
+    other = shared(at_desk)
+    expect(other.page.locator("#read button")).to_have_text(chips.all_inner_texts())
+    with at_desk.answer_shown():
+        chips.nth(1).click()
+    assert at_desk.ids() == ["2019/0"]
+    assert find_violations(at_desk.page) == []
+
+    at_desk.find("two dogs in Bern, 2009")
+    expect(at_desk.status).to_have_text(
+        "No photo passes what was read: “in Bern”: Place Bern, “2009”: Date taken."
+    )
+    at_desk.find("two dogs")
+    expect(chips).to_have_count(0)
+
+
+def test_words_that_the_model_cannot_read_are_warned_of(at_desk: SearchPage) -> None:
+    warning = at_desk.page.locator("#warning")
+    at_desk.open().find("две собаки")
+    expect(warning).to_contain_text("The model does not know the letters of these words")
+    at_desk.find("two dogs")
+    expect(warning).to_be_hidden()
+
+
+def test_the_weight_of_words_says_what_is_used(at_desk: SearchPage, page: SearchPage) -> None:
+    value, weight = (at_desk.page.locator(f"#option-lexical{part}") for part in ("-value", ""))
+    at_desk.open().show_details()
+    at_desk.page.locator("#options-toggle").click()
+    expect(value).to_have_text("default")
+    at_desk.find("evening walk")
+    expect(value).to_have_text("default, 0.25")  # .5 for two words
+    expect(weight).to_be_disabled()
+    with at_desk.answer_shown() as answer:
+        at_desk.page.get_by_label("Use the default weight").uncheck()
+    assert answer["lexical"] == 0.25
+    with at_desk.answer_shown() as answer:
+        weight.fill("0")
+    assert answer["lexical"] == 0
+    expect(value).to_have_text("off")
+    expect(at_desk.page.locator(".written")).to_have_count(0)
+
+    page.open().show_details().find("evening walk")  # an index that follows no folders
+    expect(page.page.locator("#option-lexical-value")).to_have_text("default, off")

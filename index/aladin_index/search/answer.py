@@ -107,6 +107,7 @@ def _answer(
         hits=hits if sort is None else in_order(hits, sort),
         reranked=ranked.reranked,
         fusion=plan.terms[0].weight if ranked.reranked else None,
+        lexical=plan.lexical,
         candidates=found.items.candidates,
         generation=index.manifest.generation,
         degraded=_notes(index, page, is_whole=is_whole),

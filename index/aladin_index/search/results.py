@@ -316,6 +316,10 @@ class SearchAnswer:
     hits: list[SearchHit]
     reranked: Annotated[bool, Field(description="Whether the second stage decided the order.")]
     fusion: Annotated[float | None, Field(description="Weight of the alignment score in `score`.")]
+    lexical: Annotated[
+        float,
+        Field(description="Weight of rare words in `score`: the default, unless it was given."),
+    ] = 0.0
     candidates: Annotated[
         int, Field(description="Items that the first stage passed to the second.")
     ]
@@ -379,6 +383,10 @@ class SearchAnswer:
             " the other words were searched for. Of several dates, one has to fit."
         ),
     ] = field(default_factory=list[ReadWords])
+    searched: Annotated[
+        str | None,
+        Field(description="The words that both stages searched for, if others were read."),
+    ] = None
     warnings: Annotated[
         list[Literal["language"]],
         Field(

@@ -9,6 +9,7 @@ import { appendItems, showItems, showSkeletons, sortItems } from "./grid.js";
 import { offerMore } from "./more.js";
 import { showUsed } from "./options.js";
 import { orderWords, showOrder } from "./order.js";
+import { readingWords, showReading } from "./reading.js";
 import { offerSplit } from "./terms.js";
 import { hitsAtOnce, isSorted, withMoreSorted } from "./search.js";
 
@@ -26,6 +27,7 @@ export function showAnswer({ search, answer, ms, matching }, act) {
   hideComparison();
   list.matching = matching && showList("matching-hits", matching, { ...search, rerank: false }, act);
   showNoMatch(answer);
+  showReading(search, answer);
   offerSplit(search, answer.suggestion);
   at("found").classList.remove("waiting");
   at("found").classList.toggle("empty", answer.hits.length === 0);
@@ -105,6 +107,7 @@ export function clearAnswer() {
   for (const id of ["hits", "matching-hits"]) at(id).replaceChildren();
   hideComparison();
   hideTimings();
+  showReading(null, null);
   offerMore(null);
   at("no-match").hidden = true;
   at("found").classList.remove("waiting", "empty", "no-match");
@@ -120,8 +123,10 @@ export function shownHit(id) {
   return null;
 }
 
-function showList(id, { hits }, search, act) {
-  const list = { hits: [...hits], search };
+function showList(id, { hits, searched }, search, act) {
+  // Words that were read as filters are not compared with the photos.
+  const compared = searched ? { ...search, query: { text: searched } } : search;
+  const list = { hits: [...hits], search: compared };
   lists.push(list);
   showItems(at(id), hits, search.target, actionsOf(list, act));
   return list;
@@ -172,6 +177,7 @@ function emptiness({ offset, minProbability, filter, target }, answer) {
     return "No hit is that likely. Lower the limit or rephrase the query.";
   }
   if (Object.keys(filter).length) return nothingPasses(target);
+  if (answer.read.length) return `No ${NOUNS[target]} passes what was read: ${readingWords(answer)}.`;
   return nothingThere(target);
 }
 

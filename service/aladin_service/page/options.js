@@ -10,8 +10,11 @@ const rerank = at("option-rerank");
 const fitted = at("option-fitted");
 const fusion = at("option-fusion");
 const lexical = at("option-lexical");
+const usual = at("option-usual");
 const probability = at("option-min-probability");
 const toggle = at("options-toggle");
+
+let usualWeight = null; // that the service used for the last answer by default; null: not known
 
 // onOptions(difference): called with the fields of the search that changed.
 export function startOptions(onOptions) {
@@ -37,9 +40,11 @@ export function showOptions(search) {
   rerank.checked = search.rerank;
   fitted.checked = search.fusion === null;
   if (search.fusion !== null) fusion.value = search.fusion;
-  lexical.value = search.lexical ?? 0;
+  usual.checked = search.lexical === null;
+  if (search.lexical !== null) lexical.value = search.lexical;
   // Words are searched for one text alone.
-  lexical.disabled = search.terms.length > 0 || !(search.query === null || "text" in search.query);
+  usual.disabled = search.terms.length > 0 || !(search.query === null || "text" in search.query);
+  usualWeight = null;
   probability.value = search.minProbability ?? 0;
   probability.disabled = search.terms.length > 0;
   if (search.minProbability !== null) offerProbability();
@@ -64,6 +69,10 @@ export function showUsed(answer) {
     fusion.value = answer.fusion;
     showValues();
   }
+  if (usual.checked && !usual.disabled) {
+    lexical.value = usualWeight = answer.lexical;
+    showValues();
+  }
   if (answer.probabilities_reliable) offerProbability();
 }
 
@@ -78,7 +87,7 @@ function read() {
     candidates: all.checked ? "exhaustive" : candidates.value === "" ? null : Number(candidates.value),
     rerank: rerank.checked,
     fusion: fitted.checked ? null : Number(fusion.value),
-    lexical: Number(lexical.value) || null,
+    lexical: usual.checked ? null : Number(lexical.value),
     minProbability: Number(probability.value) || null,
   };
 }
@@ -88,7 +97,14 @@ function showValues() {
   candidates.disabled = all.checked || !rerank.checked;
   fusion.disabled = fitted.checked || !rerank.checked;
   at("option-fusion-value").textContent = Number(fusion.value).toFixed(2);
-  at("option-lexical-value").textContent = Number(lexical.value) ? lexical.value : "off";
+  lexical.disabled = usual.checked || usual.disabled;
+  at("option-lexical-value").textContent = usual.checked ? usualWords() : weightWords(Number(lexical.value));
   const least = Number(probability.value);
   at("option-min-probability-value").textContent = least ? percent(least) : "off";
+}
+
+const weightWords = (weight) => (weight ? weight.toFixed(2) : "off");
+
+function usualWords() {
+  return usualWeight === null ? "default" : `default, ${weightWords(usualWeight)}`;
 }

@@ -16,6 +16,7 @@ import { forgetMarks, startMarks } from "./marks.js";
 import { loadMore, startMore } from "./more.js";
 import { showOptions, startOptions } from "./options.js";
 import { hideOrder, startOrder } from "./order.js";
+import { startReading } from "./reading.js";
 import { forgetPicks, startPicks } from "./picks.js";
 import { hideSplit, showTerms, startTerms } from "./terms.js";
 import { remember, showDetails, startPreferences } from "./preferences.js";
@@ -320,6 +321,7 @@ startSuggestions(searchFor);
 startFilters((filter) => changeWithTyped({ filter }));
 startOptions(choose);
 startTerms(changeWithTyped);
+startReading(choose);
 startMarks((examples) => {
   const marked = new Set(examples.map(({ id }) => id));
   change({ terms: [...search.terms.filter(({ id }) => !marked.has(id)), ...examples] });

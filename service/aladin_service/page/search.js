@@ -7,6 +7,7 @@
 //   order  "desc" | "asc" | "added": of the items that are listed where there is no query, by their
 //          date or their addition
 //   sort   null, or a field that orders the items, with a minus before it: largest value first
+//   unread words of the text that are not to be read as a date or a place
 //   from   null, or where the list of items by date begins: a year, "undated" or "future"
 //   stack  whether photos that belong together are one; null for what is usual for the index
 //   pages  how many times `k` hits are loaded and sorted together
@@ -19,6 +20,7 @@ export const NEW_SEARCH = Object.freeze({
   query: null,
   terms: [],
   whole: null,
+  unread: [],
   target: "images",
   k: 24,
   offset: 0,
@@ -44,7 +46,8 @@ const ORDERS = ["desc", "asc", "added"];
 // of one collection, and what is listed and what is found are ordered separately.
 export function changed(search, difference) {
   const next = { ...search, offset: 0, pages: 1, from: null, ...difference };
-  const { query, terms, whole } = difference;
+  const { query, terms, whole, unread } = difference;
+  if (query !== undefined && unread === undefined) next.unread = [];
   if (query !== undefined && terms === undefined) next.terms = keptTerms(search, query);
   if ((query !== undefined || terms !== undefined) && whole === undefined) next.whole = null;
   const isOther = next.target !== search.target || (next.query === null) !== (search.query === null);
@@ -66,7 +69,10 @@ export function requestOptions(search) {
   const options = { k, offset, sort, rerank, candidates, fusion };
   // The service has no probabilities for several terms or a box, nor words without a text.
   if (terms.length === 0 && !query?.box) options.min_probability = search.minProbability;
-  if (terms.length === 0 && query?.text) options.lexical = search.lexical;
+  if (terms.length === 0 && query?.text) {
+    options.lexical = search.lexical;
+    options.unread = search.unread.length ? search.unread : null;
+  }
   if (Object.keys(filter).length) options.filter = filter;
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value != null));
 }
@@ -166,6 +172,7 @@ export function toAddress(search, openId = null) {
   }
   if (search.terms.length) address.set("terms", JSON.stringify(search.terms));
   if (search.whole !== null) address.set("whole", search.whole);
+  if (search.unread.length) address.set("unread", JSON.stringify(search.unread));
   address.set("target", search.target);
   for (const [name, field] of Object.entries(NUMBERS)) {
     if (search[field] !== NEW_SEARCH[field]) address.set(name, search[field]);
@@ -189,6 +196,7 @@ export function fromAddress(hash) {
   if (search.query !== null) {
     search.terms = readTerms(parse(address.get("terms")));
     search.whole = address.get("whole") || null;
+    search.unread = [parse(address.get("unread")) ?? []].flat().filter((words) => typeof words === "string");
   }
   if (address.get("target") === "texts") search.target = "texts";
   for (const [name, field] of Object.entries(NUMBERS)) {

@@ -35,7 +35,7 @@ class ReadSearch:
             hit if hit.evidence is None else replace(hit, evidence=self._moved(hit.evidence))
             for hit in answer.hits
         ]
-        return replace(answer, hits=hits, read=self.text.read)
+        return replace(answer, hits=hits, read=self.text.read, searched=self.text.rest)
 
     def _moved(self, evidence: Sequence[Evidence]) -> list[Evidence]:
         assert self.text is not None

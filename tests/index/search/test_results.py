@@ -65,9 +65,9 @@ def test_the_json_has_every_field_in_order_and_no_nan(answer: SearchAnswer) -> N
         '"stack":null}'
     )
     assert SEARCH_ANSWER.dump_json(answer).decode() == (
-        f'{{"hits":[{hit}],"reranked":true,"fusion":0.5,"candidates":8,"generation":3,'
+        f'{{"hits":[{hit}],"reranked":true,"fusion":0.5,"lexical":0.0,"candidates":8,"generation":3,'
         '"degraded":[],"no_match":null,"probabilities_reliable":null,'
-        f'"unreliable_because":null,"unknown_fields":[],"terms":null,"read":[],"warnings":[],"facets":null,"suggestion":null,"took_ms":{took_ms}}}'
+        f'"unreliable_because":null,"unknown_fields":[],"terms":null,"read":[],"searched":null,"warnings":[],"facets":null,"suggestion":null,"took_ms":{took_ms}}}'
     )
 
 

@@ -99,6 +99,13 @@ def test_the_rest_is_searched_for_and_evidence_is_of_the_words_as_typed(
     assert all(text[e.start : e.end].strip() for e in hit.evidence)
 
 
+def test_the_answer_tells_the_words_that_are_searched_for_and_their_weight(library: Path) -> None:
+    answer = aladin_json("search", library, "in Bern, a red dog")
+    assert (answer["searched"], answer["lexical"]) == ("a red dog", pytest.approx(0.5 / 3))
+    answer = aladin_json("search", library, "a red dog", "--lexical", "1")
+    assert (answer["searched"], answer["lexical"]) == (None, 1)
+
+
 def test_other_indexes_read_only_if_they_are_asked_to(
     library: Path, tmp_path: Path, index: aladin_search.Index
 ) -> None:
