@@ -1,6 +1,7 @@
 """Measures which photos are stacked, by made sets among other photos, and what it costs.
 
-    python -m benchmarks.search.stacks PHOTOS [--changes 100] [--items 10000 100000] [--json]
+    python -m benchmarks.search.stacks PHOTOS [--changes 100] [--pages 2000]
+        [--items 10000 100000] [--json]
 
 Of 40 photos of the folder PHOTOS, four for each kind, a set is made: pairs of two formats, a RAW
 beside its JPEG (by name, with the same picture), edited copies, bursts by name and by time, exact
@@ -11,6 +12,7 @@ split      sets that are not one stack
 wrong      stacks in which photos of different sets, or of the folder, are together
 identical  stacks of such photos whose fingerprints are equal
 nearest    bits between the nearest different photos of the folder
+nearest_pages  the same of drawn pages of printed text, the hardest to tell apart
 alike      share of pairs of different photos that look alike enough for a burst
 COPY       share of so many photos whose copy, changed in this way, is near
 seconds_N  processor time to read N made-up photos and sort them, and `added_N` one more
@@ -31,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageEnhance
+from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 
 from aladin_index.items.stacks import StackIndex
 from aladin_index.items.store import ItemStore
@@ -163,7 +165,7 @@ def _sets(pictures: Sequence[Image.Image]) -> Iterator[list[StoredItem]]:
         yield [photo(f"{folder}/{name}.JPG", original), *made]
 
 
-def set_figures(folder: Path, changed: int) -> dict[str, Any]:
+def set_figures(folder: Path, changed: int, pages: int) -> dict[str, Any]:
     """Sort made sets and all photos of a folder into stacks, and compare all photos."""
     files = sorted(path for path in folder.iterdir() if path.suffix == ".jpg")
     prints = {path.name: fingerprint(Image.open(path)) for path in files}
@@ -195,6 +197,7 @@ def set_figures(folder: Path, changed: int) -> dict[str, Any]:
         else:
             wrong.append(f"{[items[each].uri for each in rows]}")
     words = unpack([each for each in prints.values() if each is not None])
+    of_pages = unpack([fingerprint(page) or "" for page in _pages_of_text(pages)])
     nearest, alike = _pairs(words)
     copies = _copies(files[:: max(1, len(files) // changed)][:changed]) if changed else {}
     return {
@@ -203,10 +206,25 @@ def set_figures(folder: Path, changed: int) -> dict[str, Any]:
         "wrong": len(wrong),
         "identical": identical,
         "nearest": " ".join(map(str, nearest)),
+        "nearest_pages": " ".join(map(str, _pairs(of_pages)[0])),
         "alike": alike,
         "which": split + wrong,
         **copies,
     }
+
+
+def _pages_of_text(count: int) -> Iterator[Image.Image]:
+    """Draw pages of random words that all have the same margins and lines."""
+    random = np.random.default_rng(0)
+    letters, font = np.array(list("etaoinshrdlucmfwypvbgkjqxz")), ImageFont.load_default(20)
+    for _ in range(count):
+        page = Image.new("L", (750, 1000), "white")
+        pen = ImageDraw.Draw(page)
+        for y in range(40, 950, 30):
+            sizes = random.integers(2, 10, size=12)
+            words = ["".join(random.choice(letters, size)) for size in sizes]
+            pen.text((40, y), " ".join(words)[:62], fill="black", font=font)
+        yield page
 
 
 def _pairs(words: NDArray[np.uint64]) -> tuple[list[int], float]:
@@ -293,9 +311,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = figures_parser(__doc__)
     parser.add_argument("photos", type=Path, metavar="PHOTOS", help="a folder of .jpg files")
     parser.add_argument("--changes", type=int, default=100, metavar="N", help="photos for COPY")
+    parser.add_argument("--pages", type=int, default=2000, metavar="N", help="of printed text")
     parser.add_argument("--items", type=int, nargs="*", default=[10_000, 100_000], metavar="N")
     options = parser.parse_args(arguments)
-    figures = set_figures(options.photos, options.changes)
+    figures = set_figures(options.photos, options.changes, options.pages)
     figures |= cost_figures(options.photos, options.items)
     print_figures(figures, as_json=options.json)
 

@@ -6,8 +6,8 @@ lowest frequencies of the picture's lightness, in 32 x 32 px. It depends on no m
 changes where a photo is resized, compressed anew, brightened or cropped a little.
 
 Two photos are near-copies within `COPY_BITS`, and alike within `ALIKE_BITS`. Among 24 million pairs
-of different photos of Flickr8k none is nearer than 78, and one in 6,900 is within 96
-(benchmarks/RESULTS.md).
+of different photos of Flickr8k none is nearer than 78, and one in 6,900 is within 96; pages of
+printed text are nearer to each other (benchmarks/RESULTS.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from PIL import Image
 
 # Different bits of two fingerprints, at most: of a copy, and of what looks alike, which says
 # something only of photos that also have a time and a camera in common.
-COPY_BITS, ALIKE_BITS = 48, 96
+COPY_BITS, ALIKE_BITS = 40, 96
 # The same of the lowest frequencies, which are compared first and change least.
 COPY_LOW_BITS = 12
 WORDS = 4
