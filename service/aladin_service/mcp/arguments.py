@@ -75,6 +75,7 @@ class SearchArguments(Arguments, SearchOptions):  # pyright: ignore[reportGenera
     fusion: ClassVar[Any] = None
     explain: ClassVar[Any] = False
     timeout_ms: ClassVar[Any] = None
+    facets: ClassVar[Any] = []
 
     query: Annotated[
         str,

@@ -103,9 +103,23 @@ async def test_fields_and_their_values_are_those_of_the_items_that_are_left(
     assert (listed["total"], "plain" in [item["id"] for item in listed["items"]]) == (5, False)
 
 
+async def test_values_are_counted_within_a_filter_but_for_the_field_itself(
+    client: httpx.AsyncClient,
+) -> None:
+    asked = {"filter": json.dumps({"tags": "odd", "number": {"gte": 2}})}
+    number, tags = (await client.get("/v1/index/fields", params=asked)).json()["images"]
+    counts = {each["value"]: each["count"] for each in number["values"]}
+    assert counts == {0: 0, 1: 1, 2: 0, 3: 1, 4: 0, 5: 1}  # those of odd photos
+    assert {each["value"]: each["count"] for each in tags["values"]} == {"even": 2, "odd": 2}
+    for wrong, message in (("{", "filter: not JSON"), ("[]", "filter: expected a JSON object")):
+        refused = told(await client.get("/v1/index/fields", params={"filter": wrong}))
+        assert (refused[0], refused[2]) == (422, message)
+
+
 async def test_an_engine_lists_nothing_and_says_so(world: EngineWorld) -> None:
     async with world.service() as client:
-        for path in ("/v1/items/images", "/v1/index/fields"):
+        within = "/v1/index/fields?filter=%7B%22tags%22:%22odd%22%7D"
+        for path in ("/v1/items/images", "/v1/index/fields", within):
             refused = await client.get(path)
             assert told(refused)[:2] == (422, "not_listable")
             assert "vector database" in told(refused)[2]

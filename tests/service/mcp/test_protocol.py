@@ -76,6 +76,9 @@ async def test_an_agent_finds_looks_and_is_told_what_is_wrong(connect: Connect, 
         for tool in tools.values():
             assert tool.annotations.read_only_hint and not tool.annotations.open_world_hint
         assert tools["search"].input_schema["properties"]["k"]["maximum"] == 50
+        # What their answer would not tell is not offered.
+        hidden = {"candidates", "rerank", "fusion", "explain", "timeout_ms", "facets"}
+        assert not hidden & tools["search"].input_schema["properties"].keys()
         info = (await client.call_tool("describe", {})).structured_content
         assert (info["photos"]["count"], info["texts"]["count"]) == (6, 12)
 
