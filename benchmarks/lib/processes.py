@@ -134,16 +134,20 @@ class ChildProcess(subprocess.Popen[bytes]):
 
     def pids(self) -> list[int]:
         """Return the process and all its descendants, parents first."""
-        children = _children()
-        found = [self.pid]
-        for pid in found:  # grows while it is walked
-            found += children.get(pid, [])
-        return found
+        return family(self.pid)
 
     def memory(self) -> Memory:
         """Return the memory of the process and its descendants now (Linux only)."""
         each = [memory for pid in self.pids() if (memory := _memory_of(pid)) is not None]
         return Memory(*(sum(values) for values in zip(*each, strict=True)))
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all its descendants, parents first."""
+    children, found = _children(), [pid]
+    for each in found:  # grows while it is walked
+        found += children.get(each, [])
+    return found
 
 
 class Memory(NamedTuple):

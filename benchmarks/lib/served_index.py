@@ -52,7 +52,7 @@ from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, 
 
 # Relative to the folder in which the commands are started. The number changes with the content.
 _FOLDER = Path("runs/benchmarks")
-_NAME = "served-index-2"
+_NAME = "served-index-3"
 _VOCABULARY, _PICTURE_PX, _TEXT_BATCH, _SAMPLE_PHOTOS = 4000, 384, 32, 1024
 _MOST_TEXTS, _MOST_PHOTOS, _MOST_IDS = 2000, 64, 500
 
@@ -193,12 +193,13 @@ def _photo_parts(
     for batch in photos.photos(count):
         items: list[StoredItem] = []
         for number in range(row, row + len(batch.embeddings)):
-            line = lines[number % len(lines)]
+            line, year = lines[number % len(lines)], 2000 + number % 20
+            date = f"{year}-{1 + number // 20 % 12:02}-{1 + number // 240 % 28:02}T10:00:00"
             items.append(
                 photo_row(
                     number,
                     f"photo-{number}",
-                    {"year": 2000 + number % 20, "number": number},
+                    {"year": year, "number": number, "taken_at": date},
                     uri=f"album/{number}.jpg",
                     path=str(data / line["image"]),
                     text=line["captions"][0],

@@ -6,6 +6,10 @@ Chromium and the service run on this machine and share its processors.
 
 first_paint_ms       from opening the page until its first contentful paint, nothing of it known
                      before; median
+first_page_browser_s processor time of Chromium's processes from opening the page, nothing of it
+                     known before, until the photos in view are painted and nothing more is asked
+                     for; median. Of an index with `taken_at`, the years are part of it
+first_page_service_s the same of the service's processes
 page_bytes           all files that the page at / is made of, as they are transferred, heads
                      included; nothing of the API's, so no photos
 answer_to_shown_ms   from when the answer to words has come whole until its hits are painted; median
@@ -21,6 +25,7 @@ requests_elsewhere   hosts that were asked besides the service
 from __future__ import annotations
 
 import io
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -29,9 +34,10 @@ from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from benchmarks.lib.output import figures_parser, print_figures
+from benchmarks.lib.processes import family, processor_time_s
 from benchmarks.lib.served_index import find_served_index, read_queries
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.chromium import NO_CHROMIUM, open_browser
@@ -128,6 +134,8 @@ class Figures:
 
     index: str
     first_paint_ms: float
+    first_page_browser_s: float
+    first_page_service_s: float
     answer_to_shown_ms: float
     answer_to_shown_p95_ms: float
     answer_to_photos_ms: float
@@ -166,6 +174,7 @@ def measure(
         if browser is None:
             raise SystemExit(NO_CHROMIUM)
         first_ms = _first_paints_ms(browser, service.url, effort.loads)
+        first_pages = _first_pages_s(browser, service, effort.loads)
         painted = _paints(browser, service.url, queries.new_texts(effort.searches))
         asked = write_asked(Path(folder), words or queries.texts[0], queries.photos[0])
         by_state = {
@@ -184,9 +193,12 @@ def measure(
         for path, size in each.files.items()
     }
     hits_ms, photos_ms = np.array(painted).T
+    browser_s, service_s = np.median(first_pages, axis=0).tolist()
     return Figures(
         index=index.resolve().name,
         first_paint_ms=float(np.median(first_ms)),
+        first_page_browser_s=browser_s,
+        first_page_service_s=service_s,
         answer_to_shown_ms=float(np.median(hits_ms)),
         answer_to_shown_p95_ms=float(np.percentile(hits_ms, 95)),
         answer_to_photos_ms=float(np.median(photos_ms)),
@@ -211,6 +223,34 @@ def _first_paints_ms(browser: Browser, url: str, loads: int) -> list[float]:
             page.goto(url)
             took_ms.append(first_paint_ms(page))
     return took_ms
+
+
+def _first_pages_s(
+    browser: Browser, service: ServiceProcess, loads: int
+) -> list[tuple[float, float]]:
+    """Return the processor time of the browser and of the service for each first page."""
+    took_s: list[tuple[float, float]] = []
+    for _ in range(loads):
+        with open_look(browser, LOOKS["light"]) as context:
+            search = SearchPage(context, service.url)
+            browser_s, service_s = _chromium_s(), processor_time_s(service.pids())
+            search.open()
+            expect(search.listed.first).to_be_visible()
+            search.expect_photos()
+            search.page.wait_for_load_state("networkidle")
+            # A process that the page got began with no time, unless it was there before.
+            spent_s = sum(s - browser_s.get(pid, 0.0) for pid, s in _chromium_s().items())
+            took_s.append((spent_s, processor_time_s(service.pids()) - service_s))
+    return took_s
+
+
+def _chromium_s() -> dict[int, float]:
+    """Return the processor time of each of the browser's processes."""
+    return {
+        pid: processor_time_s([pid])
+        for pid in family(os.getpid())
+        if Path(f"/proc/{pid}/exe").readlink().name.startswith("chrom")
+    }
 
 
 def _paints(browser: Browser, url: str, texts: Sequence[str]) -> list[Painted]:

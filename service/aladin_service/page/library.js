@@ -41,6 +41,7 @@ export async function showLibrary(search, act, signal) {
     const parts = dated ? partsOf(search, late) : [null];
     const stacked = await isStacked(search);
     const list = { key, hits: [], search, dated, stacked, late, parts, following: BEGINNING, heading: null };
+    if (dates.length === 1) list.span = [dates[0].least, dates[0].greatest].map(String);
     const waiting = setTimeout(() => (at("status").textContent = "Loading…"), LOADING_AFTER_MS);
     const page = await nextPage(list, signal).finally(() => clearTimeout(waiting));
     if (page === null) return null;

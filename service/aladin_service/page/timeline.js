@@ -9,6 +9,7 @@ const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric", ti
 const UNDATED = { from: "undated", heading: "Without a date" };
 const FUTURE = { from: "future", heading: "Date in the future" };
 const MOST_YEARS = 200;
+const MOST_POSSIBLE = 60; // years between the first and the last date
 const BELOW_FIELD_PX = 240; // what is there belongs to the part that is read
 
 // Clocks of other time zones are ahead of this one; what they show from here on is wrong.
@@ -17,6 +18,8 @@ const TOO_LATE = dayOf(new Date().toISOString(), 2);
 const bar = at("years");
 
 let shown = null; // the list that the bar is for
+let go = null;
+let isUsed = false; // whether the reader has done anything yet
 
 const dated = (test) => ({ [DATE_FIELD]: test });
 const not = (filter) => ({ not: filter });
@@ -64,22 +67,50 @@ export async function itemsBefore({ hits, search, stacked, late }, limit) {
 
 // --- The bar of years ---
 
-// list: {search, late, total}. jump(from): called with where to go; null: the beginning.
+// list: {search, late, stacked, total, span}. jump(from): called with where to go; null: the beginning.
+// The years are counted when the reader does something; until then the bar has all that may be.
 export async function showYears(list, jump) {
-  shown = list;
-  if (list.years === undefined) bar.hidden = true;
+  [shown, go] = [list, jump];
+  const possible = list.years || isUsed ? null : yearsWithin(list);
+  if (possible) {
+    makeBar(possible);
+    return;
+  }
   list.years ??= await readYears(list).catch(() => []); // the photos are there without them
-  if (shown !== list) return;
+  if (shown === list) makeBar(list.years);
+}
+
+function makeBar(years) {
   bar.replaceChildren(
-    ...list.years.map(({ from, name, photos }, place) => {
-      const title = counted(photos, "photo");
-      const button = makeButton(name, () => jump(place === 0 ? null : from, from), { title });
+    ...years.map(({ from, name, photos }, place) => {
+      const title = photos === undefined ? "" : counted(photos, "photo");
+      const button = makeButton(name, () => go(place === 0 ? null : from, from), { title });
       button.dataset.from = from;
       return make("li", {}, button);
     }),
   );
-  bar.parentElement.hidden = bar.hidden = list.years.length < 2;
+  bar.parentElement.hidden = bar.hidden = years.length < 2;
   markYear();
+}
+
+// All years from the first to the last date of the index; null if these tell little.
+function yearsWithin({ search: { filter, order }, span }) {
+  const [least, greatest] = (span ?? []).map((date) => parseInt(date, 10));
+  const last = Math.min(greatest, parseInt(TOO_LATE, 10));
+  if (Object.keys(filter).length || !(last - least < MOST_POSSIBLE)) return null;
+  const years = Array.from({ length: last - least + 1 }, (_, place) => String(last - place));
+  if (order === "asc") years.reverse();
+  return years.map((year) => ({ from: year, name: year }));
+}
+
+function onUse() {
+  if (isUsed) return;
+  isUsed = true;
+  if (shown !== null) showYears(shown, go);
+}
+
+for (const use of ["pointermove", "pointerdown", "keydown", "scroll"]) {
+  addEventListener(use, onUse, { once: true, passive: true });
 }
 
 export function hideYears() {

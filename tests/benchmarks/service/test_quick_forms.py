@@ -106,6 +106,7 @@ def test_a_swap_fails_no_answer_and_mixes_none() -> None:
 def test_the_page_is_small_accessible_and_asks_nobody_else(index: Path, tmp_path: Path) -> None:
     figures = figures_of("page", "--index", str(index), "--screenshots", str(tmp_path))
     assert figures["first_paint_ms"] > 0
+    assert figures["first_page_browser_s"] > 0 and figures["first_page_service_s"] > 0
     assert figures["answer_to_shown_p95_ms"] >= figures["answer_to_shown_ms"] > 0
     assert figures["answer_to_photos_ms"] > figures["answer_to_shown_ms"]
     assert {"/", "/page/page.js", "/page/page.css"} <= figures["files"].keys()
