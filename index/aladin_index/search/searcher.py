@@ -115,9 +115,8 @@ class TwoStageSearcher:
     def _run(self, plans: Sequence[Plan], began_s: float) -> list[SearchAnswer]:
         """Run both stages and present the hits."""
         pages: dict[int, Page] = {}
-        waiting, retrieved_s = dict(enumerate(plans)), began_s
+        waiting, retrieved_s, started_s = dict(enumerate(plans)), began_s, began_s
         while waiting:
-            started_s = time.monotonic()
             candidates = find_candidates([*waiting.values()])
             retrieved_s += time.monotonic() - started_s
             scored = score_all([*waiting.values()], candidates, self.clock)
@@ -131,7 +130,8 @@ class TwoStageSearcher:
                 if len(verdict.kept) < len(page.ranking.rows):
                     page = page._replace(ranking=page.ranking.take(verdict.kept))
                 pages[place] = Page(plan, found, page, verdict)
-        times = Times(began_s, retrieved_s, time.monotonic())
+            started_s = time.monotonic()
+        times = Times(began_s, retrieved_s, started_s)
         return answer_all(self.index, [pages[place] for place in range(len(plans))], times)
 
     def plan(

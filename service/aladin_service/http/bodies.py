@@ -61,6 +61,13 @@ class JsonObject(NamedTuple):
     num_bytes: int
 
 
+def need_json(request: Request) -> None:
+    """Refuse a body of another type, so that no form of another site's page is taken."""
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise ContentTypeError(content_type, "application/json")
+
+
 async def read_json_object(
     request: Request, service: ServiceState, *, many: bool = False
 ) -> JsonObject:

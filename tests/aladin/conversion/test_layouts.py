@@ -154,7 +154,7 @@ def test_weights_are_preferred_where_torch_reads_them_and_graphs_elsewhere(
     assert "onnx/vision_model.onnx" in hub.fetched and "model.safetensors" not in hub.fetched
     shutil.rmtree(hub.folder / "onnx")
     fetched = list(hub.fetched)
-    says = r"has no graphs, and needs the package torch: .*'aladin-search\[train\]'.*quantized$"
+    says = r"has no graphs, and needs the package torch: .*'aladin-search\[train\]'.*:fp16$"
     with pytest.raises(ConfigError, match=says):
         named_model("someone/clip", lambda: tmp_path / "other")
     assert hub.fetched == fetched  # it is refused before the download

@@ -32,7 +32,12 @@ ONLY_OF = {
     "training/aladin_training/comparison": "compare",
 }
 # Options of other programs.
-FOREIGN = {"tar": "--sort", "pip": "--extra-index-url", "hf": "--local-dir"}
+FOREIGN = {
+    "--sort": "tar",
+    "--extra-index-url": "pip",
+    "--local-dir": "hf",
+    "--include": "hf",
+}
 
 
 def options_of(command: str) -> set[str]:
@@ -80,6 +85,6 @@ def test_an_option_is_named_with_a_command_that_has_it() -> None:
             before = COMMAND.findall(text[: text.index(option)])
             command = before[-1] if before else own
             known = set[str]() if command is None else options_of(command)
-            if option not in known and option not in FOREIGN.values():
+            if option not in known and option not in FOREIGN:
                 faults.append(f"{place}:{line}: {option} of {command}: {text!r}")
     assert not faults, "\n".join(faults)

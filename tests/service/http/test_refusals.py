@@ -335,6 +335,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/rerank": {"query": "a", "documents": ["a"]},
     "/v1/embeddings": {"input": "a"},
     "/v1/items/{target}": {"id": "never added", "text": "a"},
+    "/v1/images.zip": {"ids": ["plain"]},
 }
 # Their clients send other content types, too.
 OF_ANY_TYPE = {"/v1/rerank", "/v1/embeddings"}

@@ -48,7 +48,7 @@ async def test_parameters_and_line_breaks_of_every_route(
 @pytest.mark.anyio
 async def test_a_refused_parameter_names_the_known_ones(client: httpx.AsyncClient) -> None:
     for path, known in (
-        ("/v1/items/images", "limit, after, sort, order, filter"),
+        ("/v1/items/images", "limit, after, sort, order, filter, stack"),
         ("/v1/explain", "id, box, text, query_id"),
     ):
         message = told(await client.get(path, params={"cursor": "a", "id": "plain"}))[2]

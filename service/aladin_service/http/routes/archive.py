@@ -22,7 +22,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from aladin_index.search.request import MAX_ASKED_ID_CHARS
 from aladin_network.errors import InputError, OverloadedError, UnknownItemError
 from aladin_service.http.access.rate_limits import charge
-from aladin_service.http.bodies import StrictBody, json_request_docs, read_json_object
+from aladin_service.http.bodies import StrictBody, json_request_docs, need_json, read_json_object
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
@@ -54,6 +54,7 @@ class WantedPhotos(StrictBody):
 
 async def read_wanted(request: Request, service: Service) -> list[str]:
     """Read the ids of a request, which costs as much as a request for each of them."""
+    need_json(request)
     body = await read_json_object(request, service)
     given = body.fields.get("ids")
     count = len(given) if isinstance(given, list) else 1
@@ -73,7 +74,7 @@ async def read_wanted(request: Request, service: Service) -> list[str]:
     summary="Download photos as a zip",
     response_class=StreamingResponse,
     openapi_extra=json_request_docs(WantedPhotos.model_json_schema()),
-    responses={200: _ZIP_DOCS, **error_docs(404, 408, 413, 422, 429, 503)},
+    responses={200: _ZIP_DOCS, **error_docs(404, 408, 413, 415, 422, 429, 503)},
 )
 async def get_photos_zip(
     request: Request, ids: Annotated[list[str], Depends(read_wanted)], service: Service

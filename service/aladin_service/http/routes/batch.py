@@ -17,14 +17,14 @@ from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.http.access.rate_limits import charge
-from aladin_service.http.bodies import json_request_docs, read_json_object, run_sized
+from aladin_service.http.bodies import json_request_docs, need_json, read_json_object, run_sized
 from aladin_service.http.error_responses import (
     ErrorBody,
     error_docs,
     invalid_input,
     part_error,
 )
-from aladin_service.http.errors import MAX_ANSWER_BYTES, AnswerTooLargeError, ContentTypeError
+from aladin_service.http.errors import MAX_ANSWER_BYTES, AnswerTooLargeError
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.routes.search import SearchBody, run_search
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
@@ -135,9 +135,7 @@ class BatchAnswer(BaseModel):
 
 async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
     """Read a request with many searches; an error in one does not affect the others."""
-    content_type = request.headers.get("content-type", "")
-    if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise ContentTypeError(content_type, "application/json")
+    need_json(request)
     body = await read_json_object(request, service, many=True)
     fields = body.fields
     queries = fields.pop("queries", None)
