@@ -120,6 +120,10 @@ class IndexModel:
     """
 
     id: str
+    name: Annotated[
+        str | None,
+        Field(description="Pretrained model that its image encoder is or began as, or null."),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -323,6 +323,18 @@ def test_about_this_library_has_counts_model_and_last_change(
     expect(about).to_be_hidden()
 
 
+def test_about_this_library_names_a_pretrained_model(page: SearchPage, api: httpx.Client) -> None:
+    index = api.get("/v1/index").json()
+    index["model"]["name"] = "Xenova/clip-vit-base-patch32:fp16"
+    page.page.route("**/v1/index", lambda route: route.fulfill(json=index))
+    page.open()
+    page.page.locator("#about summary").click()
+    row = page.page.locator("#about dl > div", has_text="Model")
+    expect(row.locator("dd")).to_have_text(
+        f"Xenova/clip-vit-base-patch32:fp16 {index['model']['id'][:12]}"
+    )
+
+
 def test_what_is_left_out_is_told_by_reason(dated: Path, page_of: PageOf, tmp_path: Path) -> None:
     index = Path(shutil.copytree(dated, tmp_path / "index"))
     heic = [SkippedItem(f"IMG_{number}.HEIC", "HEIC needs a package") for number in range(26)]

@@ -9,7 +9,7 @@ torch nor the network.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, cast
 
 from aladin_network.files import parse_json
@@ -120,6 +120,19 @@ def read_untrained(folder: Path) -> str | None:
     """
     provenance = cast(dict[str, Any], _config(folder).get("provenance") or {})
     return untrained_reason(str(provenance.get("recipe")), str(provenance.get("stage")))
+
+
+def read_pretrained_name(folder: Path) -> str | None:
+    """Read from a checkpoint's folder of which pretrained model its image encoder is.
+
+    Returns:
+        Name on the hub, or that of a folder without those around it; None without such a model.
+    """
+    model = cast(dict[str, Any], _config(folder).get("model") or {})
+    source = cast(dict[str, Any], model.get("image_encoder") or {}).get("source")
+    if not isinstance(source, str):
+        return None
+    return PurePath(source).name if PurePath(source).is_absolute() else source
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -33,7 +33,11 @@ from aladin_index.generations.history import PendingChanges, changed_at_s, pendi
 from aladin_index.search.options import MAX_ITEMS
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
-from aladin_network.heads.trained import read_alignment_trained, read_untrained
+from aladin_network.heads.trained import (
+    read_alignment_trained,
+    read_pretrained_name,
+    read_untrained,
+)
 from aladin_network.scoring.hub_correction import CorrectionConstants
 from aladin_network.types import Target
 
@@ -188,7 +192,7 @@ def describe_manifest(
     return LocalFacts(
         generation=manifest.generation,
         default_candidates=manifest.default_candidates,
-        model=IndexModel(id=manifest.model.id),
+        model=IndexModel(id=manifest.model.id, name=read_pretrained_name(model)),
         images=collections.get("images"),
         texts=collections.get("texts"),
         alignment_trained=read_alignment_trained(model),

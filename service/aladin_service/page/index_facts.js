@@ -48,7 +48,7 @@ function showAbout(index) {
     ["Contains", countsOf(index), ...(index.images ? [make("span", { id: "about-told" })] : [])],
     skipped && ["Left out", leftOutLink(skipped) ?? "Nothing"],
     ["Search", index.alignment_trained === false ? ONE_STAGE : TWO_STAGES],
-    ["Model", make("code", { title: model.id }, model.id.slice(0, ID_CHARS))],
+    ["Model", ...(model.name ? [`${model.name} `] : []), make("code", { title: model.id }, model.id.slice(0, ID_CHARS))],
     changedAt && ["Last change", MOMENT.format(new Date(changedAt))],
   ].filter(Boolean);
   at("about-facts").replaceChildren(

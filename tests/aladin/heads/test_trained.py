@@ -14,6 +14,7 @@ from aladin_network.heads.trained import (
     DRAWN_ALONE,
     UNTRAINED,
     read_alignment_trained,
+    read_pretrained_name,
     read_untrained,
     trains_alignment,
     untrained_reason,
@@ -64,6 +65,19 @@ def test_a_checkpoint_keeps_what_was_recorded(
         assert load_checkpoint(tmp_path / "c").alignment_trained is recorded
         assert read_alignment_trained(tmp_path / "c") is recorded
     assert read_alignment_trained(tmp_path / "nowhere")
+
+
+def test_a_pretrained_model_is_named_without_the_folders_of_this_machine(tmp_path: Path) -> None:
+    for source, name in (
+        ("Xenova/clip-vit-base-patch32:fp16", "Xenova/clip-vit-base-patch32:fp16"),
+        ("/home/me/models/clip:fp16", "clip:fp16"),
+        (None, None),
+        (3, None),
+    ):
+        config = {"model": {"image_encoder": {"name": "graph", "source": source}}}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        assert read_pretrained_name(tmp_path) == name
+    assert read_pretrained_name(tmp_path / "nowhere") is None
 
 
 def converted(**source: str) -> str:

@@ -131,7 +131,7 @@ async def test_the_index_is_described(
     described = (await client.get("/v1/index")).json()
     manifest = json.loads((index_folder / "generations/000001/manifest.json").read_text())
     assert described["generation"] == 1
-    assert described["model"] == {"id": manifest["model"]["id"]}
+    assert described["model"] == {"id": manifest["model"]["id"], "name": None}
     assert described["default_candidates"] == manifest["default_candidates"]
     images, texts = described["images"], described["texts"]
     assert (images["count"], texts["count"], images["token_dtype"]) == (6, 12, "float16")
