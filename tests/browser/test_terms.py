@@ -160,7 +160,8 @@ def test_rare_words_are_found_where_they_are_written(page: SearchPage) -> None:
     page.show_details()
     page.page.locator("#options-toggle").click()
     weight = page.page.locator("#option-lexical")
-    page.page.get_by_label("Use the default weight").uncheck()
+    with page.answer_shown():
+        page.page.get_by_label("Use the default weight").uncheck()
     with page.answer_shown() as answer:
         weight.fill("1")
     places = {"text": "caption", "uri": "file name"}
