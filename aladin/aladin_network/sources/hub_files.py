@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 _CONFIG = "config.json"
 _WAYS_OUT = (
     "without a network: on a machine that has one, `hf download {name}{files} --local-dir FOLDER`"
-    " (`pip install huggingface-hub`), carry FOLDER here, and give its path in place of the name;"
+    " (`pip install huggingface-hub`), carry FOLDER here, and give {path} in place of the name;"
     " or set HF_HOME to a hub cache that holds it, or HF_ENDPOINT to a hub that can be reached"
 )
 
@@ -139,7 +139,8 @@ def downloaded(name: str, revision: str | None, choose: Choose, variant: str = "
         }
         reason = next(reason for kind, reason in reasons.items() if isinstance(error, kind))
         files = f" --include '*.json' '*_{variant}.onnx'" if variant else ""
-        ways_out = _WAYS_OUT.format(name=name, files=files)
+        path = f"FOLDER:{variant}" if variant else "its path"
+        ways_out = _WAYS_OUT.format(name=name, files=files, path=path)
         raise CheckpointError(f"{name}: {reason}; {ways_out}") from error
 
 

@@ -129,8 +129,9 @@ def test_a_revision_is_another_model_and_without_a_hub_one_line_names_the_ways_o
     assert "\n" not in message
     assert caplog.messages == []
     only_these = f"hf download {HUB_NAME} --include '*.json' '*_fp16.onnx' --local-dir FOLDER"
-    with pytest.raises(CheckpointError, match=re.escape(only_these)):
+    with pytest.raises(CheckpointError, match=re.escape(only_these)) as caught:
         named_model(f"{HUB_NAME}:fp16", lambda: cache)
+    assert "give FOLDER:fp16 in place of the name" in str(caught.value)
 
 
 def test_the_default_model_stands_for_one_commit_whose_files_are_checked(
