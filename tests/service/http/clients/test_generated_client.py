@@ -37,6 +37,7 @@ post_hooks: []
 content_type_overrides:
   image/png: application/octet-stream
   image/*: application/octet-stream
+  application/zip: application/octet-stream
 """
 
 
