@@ -9,9 +9,10 @@ step together and hold the same weights after it; the first of them writes, vali
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +113,7 @@ class StageTrainer:
         self._validate = validate
         self._folder = folder
         self._progress = progress
-        self.steps = stage.epochs * batches.batches_per_epoch
+        self.steps = stage.steps(batches.batches_per_epoch)
         self._optimizer = build_optimizer(task, stage)
         # The norm of each branch's gradient is bounded separately.
         self._trained = [
@@ -140,11 +141,12 @@ class StageTrainer:
         while self.step < self.steps:
             epoch, done = divmod(self.step, self._batches.batches_per_epoch)
             self.start_epoch(epoch)
-            for batch in self.epoch(epoch, done):
-                report = self.train_step(batch)
-                if log is not None:
-                    self._report(report, log)
-                    self._save_if_due()
+            with closing(self.epoch(epoch, done)) as batches:
+                for batch in itertools.islice(batches, self.steps - self.step):
+                    report = self.train_step(batch)
+                    if log is not None:
+                        self._report(report, log)
+                        self._save_if_due()
             if log is not None:
                 self._end_epoch(epoch, log)
                 self._save()
@@ -163,7 +165,7 @@ class StageTrainer:
         """Prepare the task for the steps of an epoch, counted from 0."""
         self.task.start_epoch(number)
 
-    def epoch(self, number: int, done: int = 0) -> Iterator[Batch]:
+    def epoch(self, number: int, done: int = 0) -> Generator[Batch]:
         """Yield this process's share of the batches of an epoch."""
         with closing(self._batches.epoch(number, done, own_share())) as batches:
             while True:
@@ -215,7 +217,8 @@ class StageTrainer:
             terms = {f"{name}_loss": term.item() for name, term in report.terms.items()}
             shares = {f"{name}_gradient_share": share for name, share in report.shares.items()}
             lr = self._lr(self.step - 1)  # of the step that was taken
-            log.write(self.step, {"loss": loss, **terms, **shares, "lr": lr})
+            scalars = self.task.branches[-1].scalars()
+            log.write(self.step, {"loss": loss, **terms, **shares, **scalars, "lr": lr})
             self._progress.note(loss=loss, **self.clock.shares())
 
     def _end_epoch(self, epoch: int, log: StageLog) -> None:

@@ -1,7 +1,8 @@
 """The files that a stage leaves in its folder, besides its checkpoint and the state for resuming.
 
-log.jsonl           one JSON line an entry: in training losses, learning rates and, of stages with
-                    several tasks, their shares of the gradient; in validation rsum, R@1 and MD
+log.jsonl           one JSON line an entry: in training losses, what they report of themselves (a
+                    learned temperature), learning rates and, of stages with several tasks, their
+                    shares of the gradient; in validation rsum, R@1 and MD
 tensorboard/        the same numbers as TensorBoard events
 curves.png          the same numbers as curves
 timing.json         steps, trained parameters, and seconds of each part of the work
@@ -58,6 +59,7 @@ class Validation(NamedTuple):
 _PANELS = {
     "loss": "training loss",
     "gradient_share": "share of the gradient at the encodings",
+    "temperature": "learned temperature",
     "rsum": "validation rsum",
     "r1": "validation R@1",
     "mean_difference": "validation MD",

@@ -74,6 +74,14 @@ def test_overrides_reach_tables_and_stages_by_name(recipe_path: Path) -> None:
     assert [stage.epochs for stage in recipe.stage] == [3, 7]
 
 
+def test_an_override_of_all_stages_reaches_each(recipe_path: Path) -> None:
+    recipe = load_recipe(recipe_path, ["*.epochs=2", "*.schedule.shape=step", "final.epochs=4"])
+    assert [stage.epochs for stage in recipe.stage] == [2, 4]
+    assert [stage.schedule.shape for stage in recipe.stage] == ["step", "step"]
+    with pytest.raises(ConfigError, match=r"stage\.0\.epoch: unknown key; stage\.1\.epoch"):
+        load_recipe(recipe_path, ["*.epoch=2"])
+
+
 def test_extended_tables_and_stages_are_completed_and_new_stages_appended(
     recipe_path: Path, tmp_path: Path
 ) -> None:

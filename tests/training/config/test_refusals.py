@@ -59,6 +59,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (of_stage(epochs=0), "stage 'joint': epochs is 0, expected at least 1"),
     (of_stage(epochs="two"), "stage.0.epochs: .*valid integer"),
     (of_stage(captions_per_photo=0), "captions_per_photo is 0, expected at least 1 or null"),
+    (of_stage(max_steps=0), "max_steps is 0, expected at least 1 or null"),
     (of_stage(share=0), "share is 0.0, expected above 0 and at most 1"),
     (of_stage(clip_norm=0), "lr and clip_norm must be above 0"),
     (of_stage(short_captions=1.5), "short_captions is 1.5, expected 0 to 1"),
@@ -74,7 +75,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         of_stage(tasks={"matching": {"loss": "triplet", "after_epochs": 2}}),
         "at least one task must begin with the stage",
     ),
-    (of_stage(**{"tasks.matching.loss": "tripel"}), "unknown loss 'tripel', known are"),
+    (
+        of_stage(**{"tasks.matching.loss": "tripel"}),
+        "unknown loss .tripel., expected MODULE:",
+    ),
     (of_stage(**{"tasks.matching.loss": "listnet"}), "loss 'listnet' takes student_scores, teach"),
     (of_stage(**{"tasks.matching.options.margn": 1}), "margn"),
     (

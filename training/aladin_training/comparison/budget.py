@@ -61,7 +61,7 @@ def steps_of(stage: StageConfig, size: TrainingSize) -> int:
     """Return the optimizer steps that a stage will take."""
     captions = None if stage.captions_per_photo is not None else size.captions
     items = size.photos if captions is None else captions
-    return stage.epochs * batches_of_epoch(max(1, round(stage.share * items)), stage.batch_size)
+    return stage.steps(batches_of_epoch(max(1, round(stage.share * items)), stage.batch_size))
 
 
 def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> ComparisonPlan:

@@ -281,8 +281,9 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
             for it. Its table `variants` holds settings by the name of a variant, which
             ``variant=NAME`` chooses; the recipe is then named after both.
         overrides: ``dotted.key=value`` settings that replace those of the file; stages are
-            addressed by name, e.g. ``stage.warmup.epochs=2``, and the one whose checkpoint is the
-            run's also as ``final.epochs=2``. A value is JSON, or else a string.
+            addressed by name, e.g. ``stage.warmup.epochs=2``, the one whose checkpoint is the
+            run's also as ``final.epochs=2``, and all together as ``*.epochs=2``. A value is JSON,
+            or else a string.
 
     Returns:
         The recipe, without the stages that its final stage does not need if that is named.

@@ -68,7 +68,7 @@ class TaskConfig:
     """One task of a stage.
 
     Attributes:
-        loss: Key in `aladin_training.losses.LOSSES`.
+        loss: Name of a loss, or MODULE:CLASS; see `aladin_training.losses.loss_class`.
         weight: Weight of this loss in the stage's sum.
         after_epochs: Number of epochs after which the task joins the others (A-7).
         options: Arguments of the loss.
@@ -174,6 +174,7 @@ class StageConfig:
         share: Share of the training photos that the stage shows, always the same ones: what a
             network learns from less data (DBL).
         epochs: Passes over these photos.
+        max_steps: Optimizer steps in place of `epochs`, however many passes they take, or None.
         batch_size: Photos in a step, over all processes.
         chunk_size: Photos, or texts, that a process encodes at a time, or None for all at once.
             Memory then holds one chunk's graph, and every encoder runs twice a step (GradCache).
@@ -208,6 +209,7 @@ class StageConfig:
     frozen_dropout: bool = False
     share: float = 1.0
     epochs: int = 10
+    max_steps: int | None = None
     batch_size: int = 128
     chunk_size: int | None = None
     captions_per_photo: int | None = None
@@ -228,7 +230,7 @@ class StageConfig:
         for name in ("epochs", "batch_size", "validate_every_epochs"):
             value: int = getattr(self, name)
             yield value >= 1, f"{name} is {value}, expected at least 1"
-        for name in ("captions_per_photo", "chunk_size"):
+        for name in ("captions_per_photo", "chunk_size", "max_steps"):
             count: int | None = getattr(self, name)
             yield count is None or count >= 1, f"{name} is {count}, expected at least 1 or null"
         yield 0 < self.share <= 1, f"share is {self.share}, expected above 0 and at most 1"
@@ -270,6 +272,10 @@ class StageConfig:
             self.offline is None or self.captions_per_photo in (None, 1),
             "offline negatives require one caption for each photo",
         )
+
+    def steps(self, batches_per_epoch: int) -> int:
+        """Return the optimizer steps of the stage."""
+        return self.max_steps or self.epochs * batches_per_epoch
 
     @property
     def needed_stages(self) -> dict[str, str]:

@@ -128,6 +128,10 @@ def _parse_override(override: str) -> tuple[str, Any]:
 def _override(data: dict[str, Any], key: str, value: Any) -> None:
     """Set the value at a dotted key; steps into the list of stages are their names."""
     *path, last = key.split(".")
+    if path[:1] == ["*"]:
+        for name in _stage_names(data):
+            _override(data, ".".join(["stage", name, *path[1:], last]), value)
+        return
     if path[:1] == ["final"]:
         path = ["stage", _final_name(data), *path[1:]]
     node: Any = data
@@ -146,6 +150,9 @@ def _override(data: dict[str, Any], key: str, value: Any) -> None:
 
 def _final_name(data: dict[str, Any]) -> str:
     """Return the name of the stage whose checkpoint is the run's, of a recipe not yet checked."""
-    stages = [each for each in data.get("stage", ()) if isinstance(each, dict)]
-    last = stages[-1].get("name") if stages else None
-    return str(data.get("final") or last)
+    return str(data.get("final") or (_stage_names(data) or [None])[-1])
+
+
+def _stage_names(data: dict[str, Any]) -> list[str]:
+    """Return the names of the stages of a recipe not yet checked."""
+    return [str(each.get("name")) for each in data.get("stage", ()) if isinstance(each, dict)]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+from importlib.metadata import entry_points
+
 from torch import nn
 
+from aladin_network.errors import ConfigError
 from aladin_training.losses.boosting import BoostingLoss
 from aladin_training.losses.dark_rank import DarkRankLoss
 from aladin_training.losses.gradient import GradientObjective
@@ -31,3 +35,32 @@ LOSSES: dict[str, type[nn.Module]] = {
     "score_regression": ScoreRegressionLoss,
     "triplet": TripletMarginLoss,
 }
+
+# Losses of other packages that may be missing, by their place.
+FOREIGN = {"metric_learning": "aladin_training.losses.metric_learning:MetricLearningLoss"}
+
+# Entry points of installed packages, by which a loss of theirs has a name in recipes.
+GROUP = "aladin_training.losses"
+
+
+def loss_class(name: str) -> type[nn.Module]:
+    """Return a loss by its name, that of an installed package's entry point, or as MODULE:CLASS.
+
+    Raises:
+        ConfigError: If there is no such loss.
+    """
+    if name in LOSSES:
+        return LOSSES[name]
+    installed = {entry.name: entry.value for entry in entry_points(group=GROUP)} | FOREIGN
+    where = installed.get(name, name)
+    module, _, attribute = where.partition(":")
+    if not (module and attribute):
+        known = sorted([*LOSSES, *installed])
+        raise ConfigError(f"unknown loss {name!r}, expected MODULE:CLASS or one of {known}")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"loss {where}: cannot be imported ({error})") from error
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise ConfigError(f"loss {where}: expected a subclass of torch.nn.Module")
+    return found

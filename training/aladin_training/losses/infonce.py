@@ -57,6 +57,10 @@ class InfoNCELoss(nn.Module):
             return self._fixed
         return math.exp(self.log_temperature.item())
 
+    def scalars(self) -> dict[str, float]:
+        """Return the temperature for the log, if it is trained."""
+        return {} if self.log_temperature is None else {"temperature": self.temperature}
+
     def forward(
         self,
         scores: Float[Tensor, "images texts"],

@@ -14,7 +14,7 @@ from aladin_network.model import AladinModel
 from aladin_training.adapters.parts import set_trained_parts, set_training_mode
 from aladin_training.batches.batch import Batch
 from aladin_training.config.stage import StageConfig, TaskConfig, task_kind
-from aladin_training.losses import LOSSES
+from aladin_training.losses import loss_class
 from aladin_training.tasks import TASKS
 from aladin_training.tasks.frozen import MomentumAnchor
 from aladin_training.tasks.pair_tasks import PairTask
@@ -133,6 +133,14 @@ class JointTask(nn.Module):
         terms = {name: loss.detach() for name, loss in losses.items()}
         return LossReport(torch.stack(list(weighted.values())).sum(), terms, weighted, shares={})
 
+    def scalars(self) -> dict[str, float]:
+        """Return the numbers that the losses report of themselves, by ``TASK_NAME``."""
+        return {
+            f"{task}_{name}": torch.as_tensor(value).item()
+            for task, term in self.terms.items()
+            for name, value in getattr(term.loss, "scalars", dict)().items()
+        }
+
     def after_step(self, step: int, steps: int) -> None:
         """Update momentum anchors after `step` (from 0) of `steps`."""
         for anchor in self.momentum_anchors:
@@ -170,10 +178,9 @@ def build_tasks(stage: StageConfig) -> dict[str, PairTask]:
 
 
 def build_loss(config: TaskConfig) -> nn.Module:
-    if config.loss not in LOSSES:
-        raise ConfigError(f"unknown loss {config.loss!r}, known are {sorted(LOSSES)}")
+    kind = loss_class(config.loss)
     try:
-        return LOSSES[config.loss](**config.options)
+        return kind(**config.options)
     except TypeError as error:
         raise ConfigError(f"loss {config.loss!r}: {error}") from None
 
