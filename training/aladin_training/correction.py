@@ -16,8 +16,13 @@ from aladin_network.model import AladinModel
 from aladin_network.scoring.hub_correction import CorrectionConstants, EncodedItems, HubCorrection
 from aladin_network.scoring.hub_correction_fit import ScoredSplit, fit_correction
 from aladin_network.scoring.scores import EncodedBatch
-from aladin_training.data import Record, read_records
-from aladin_training.data.selection import SELECTION, SelectionSplit, selection_of
+from aladin_training.data import Record
+from aladin_training.data.selection import (
+    SELECTION,
+    SelectionSplit,
+    read_split,
+    selection_of,
+)
 
 # Photos of a bank, and captions of each. The time to correct a photo is in proportion to the
 # captions: 3 ms for 2,000 of them and 17 regions, a tenth of what it takes to encode the photo.
@@ -53,8 +58,8 @@ def correction_records(
     """
     kept_apart = selection_of(recipe)
     division = kept_apart or SelectionSplit(split, _SHARE)
-    records = read_records(
-        source, division.train_split, require_captions=False, require_photos=require_photos
+    records = read_split(
+        source, division.train_split, recipe, require_captions=False, require_photos=require_photos
     )
     bank, chosen_on = division.divide(record for record in records if record.captions)
     if min(len(bank), len(chosen_on)) < _LEAST:

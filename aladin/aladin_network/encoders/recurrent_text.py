@@ -89,8 +89,12 @@ class RecurrentTextEncoder(TextEncoder):
             )
         except (ValueError, RuntimeError) as error:
             raise ConfigError(f"text_encoder.architecture: {error}") from error
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        self.reset_parameters()
         self.freeze()
+
+    def reset_parameters(self) -> None:
+        """Draw the words anew; the network below does so itself."""
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
 
     @classmethod
     def from_source(

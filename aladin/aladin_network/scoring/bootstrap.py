@@ -88,6 +88,18 @@ class QueryGains(NamedTuple):
     image_to_text: Float[Tensor, " images"]
 
 
+class GainsOfPhotos(NamedTuple):
+    """Gains of runs that were asked the same queries: those of one split, or of one fold of many.
+
+    Attributes:
+        gains: Gains of one system over another, one entry for each run.
+        image_of_text: Row of each text's image.
+    """
+
+    gains: Sequence[QueryGains]
+    image_of_text: Int[Tensor, " texts"]
+
+
 def recall_gains(ours: Ranks, theirs: Ranks, cutoffs: Sequence[int] = (1, 5, 10)) -> QueryGains:
     """Return by how many points each query raises the sum of some recalls.
 
@@ -112,35 +124,52 @@ def resampled_difference(
 ) -> ResampledDifference:
     """Draw the mean difference of two systems' rsums; see `resample_gains`."""
     gains = [recall_gains(*pair) for pair in zip(ours, theirs, strict=True)]
-    return resample_gains(gains, image_of_text, resamples, seed)
+    return resample_gains([GainsOfPhotos(gains, image_of_text)], resamples, seed)
 
 
 def resample_gains(
-    gains: Sequence[QueryGains],
-    image_of_text: Int[Tensor, " texts"],
-    resamples: int = 1000,
-    seed: int = 0,
+    folds: Sequence[GainsOfPhotos], resamples: int = 1000, seed: int = 0
 ) -> ResampledDifference:
     """Draw the mean gain, summed over the two directions, over photos and over training seeds.
 
     Each resample draws as many photos, with their captions and with replacement; the same photos
-    for all runs, which were all asked the same queries. Of runs there are too few to draw from:
-    their mean deviates by a sum of their own deviations with independent normal weights (the
-    multiplier bootstrap), whose variance is that of the mean.
+    for all runs that were asked the same queries, and apart in each fold. Of runs there are too few
+    to draw from: their mean deviates by a sum of their own deviations with independent normal
+    weights (the multiplier bootstrap), whose variance is that of the mean. Runs of different folds
+    also differ by their photos, which thus count twice: intervals are a little wider than needed.
 
     Args:
-        gains: Gains of one system over another, one entry per training seed.
-        image_of_text: Row of each text's image.
+        folds: Gains by the photos that the runs were asked of; a single entry without folds.
         resamples: Number of draws.
-        seed: Seed of the draws. Differences with the same seed draw the same photos, and those of
-            as many runs the same weights.
+        seed: Seed of the draws. Differences with the same seed and folds draw the same photos, and
+            those of as many runs the same weights.
     """
+    generator = torch.Generator().manual_seed(seed)
+    drawn = [_draw_photos(fold, resamples, generator) for fold in folds]
+    of_runs = torch.cat([observed for observed, _ in drawn])
+    n_runs = len(of_runs)
+    weights = torch.randn(resamples, n_runs, generator=generator, dtype=torch.float64)
+    deviations = of_runs - of_runs.mean()
+    degrees = max(1, n_runs - 1)
+    return ResampledDifference(
+        observed=float(of_runs.mean()),
+        of_photos=torch.cat([resampled for _, resampled in drawn], dim=1).mean(dim=1),
+        of_seeds=weights @ deviations / math.sqrt(n_runs * degrees),
+        runs=n_runs,
+        seed_variance=float(deviations.square().sum()) / degrees,
+    )
+
+
+def _draw_photos(
+    fold: GainsOfPhotos, resamples: int, generator: torch.Generator
+) -> tuple[Float[Tensor, " runs"], Float[Tensor, "resamples runs"]]:
+    """Return the mean gain of each run, of all photos and in each resample of them."""
     # Only photos with a caption are queries: only these are numbered.
-    _, photo_of_text = image_of_text.cpu().unique(return_inverse=True)
+    _, photo_of_text = fold.image_of_text.cpu().unique(return_inverse=True)
     captions = torch.bincount(photo_of_text).double()  # (photos,)
-    n_photos, n_runs = captions.shape[0], len(gains)
-    gain_image = torch.stack([each.image_to_text for each in gains], dim=1)
-    gain_text = torch.stack([each.text_to_image for each in gains], dim=1)
+    n_photos = captions.shape[0]
+    gain_image = torch.stack([each.image_to_text for each in fold.gains], dim=1)
+    gain_text = torch.stack([each.text_to_image for each in fold.gains], dim=1)
     gain_of_texts = torch.zeros_like(gain_image).index_add_(0, photo_of_text, gain_text)
 
     def mean_gains(times: Tensor) -> Tensor:
@@ -148,21 +177,11 @@ def resample_gains(
         of_texts = (times @ gain_of_texts) / (times @ captions).unsqueeze(1)
         return of_texts + times @ gain_image / n_photos
 
-    generator = torch.Generator().manual_seed(seed)
     photos = torch.randint(n_photos, (resamples, n_photos), generator=generator)
     times = torch.zeros(resamples, n_photos, dtype=torch.float64)
     times.scatter_add_(1, photos, torch.ones_like(times))
-    weights = torch.randn(resamples, n_runs, generator=generator, dtype=torch.float64)
     (of_runs,) = mean_gains(torch.ones(1, n_photos, dtype=torch.float64))
-    deviations = of_runs - of_runs.mean()
-    degrees = max(1, n_runs - 1)
-    return ResampledDifference(
-        observed=float(of_runs.mean()),
-        of_photos=mean_gains(times).mean(dim=1),
-        of_seeds=weights @ deviations / math.sqrt(n_runs * degrees),
-        runs=n_runs,
-        seed_variance=float(deviations.square().sum()) / degrees,
-    )
+    return of_runs, mean_gains(times)
 
 
 class SimultaneousInterval(NamedTuple):

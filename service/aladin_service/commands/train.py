@@ -217,19 +217,10 @@ GridOption = Annotated[
 SelectOption = Annotated[
     str, typer.Option("--select", metavar="SPLIT", help="Split that --grid chooses on.")
 ]
-SettingsAsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--settings-as",
-        metavar="RECIPE=OTHER",
-        help="Give RECIPE the values that --grid chooses for OTHER, without runs of its own to "
-        "choose by; controls as RECIPE stands for all that --controls adds. Repeatable.",
-    ),
-]
 ControlsOption = Annotated[
     bool,
     typer.Option(
-        "--controls", help="Add baselines with as many steps as the recipes that take more."
+        "--controls", help="Add recipes with as many steps as those that take more beside them."
     ),
 ]
 BaselineOption = Annotated[
@@ -251,6 +242,22 @@ BlocksOption = Annotated[
     ),
 ]
 
+CrossOption = Annotated[
+    int,
+    typer.Option(
+        "--cross",
+        min=1,
+        metavar="N",
+        help="Deal the photos of the training and the validation split into N folds: run s trains "
+        "on all but fold s modulo N, and reports that one.",
+    ),
+]
+PilotOption = Annotated[
+    int | None,
+    typer.Option(
+        "--pilot", min=1, metavar="N", help="Train N runs only, and print what all would cost."
+    ),
+]
 CorrectOption = Annotated[
     bool, typer.Option("--correct", help="Fit the hubness correction of each run, and report it.")
 ]
@@ -283,8 +290,9 @@ def compare(
     overrides: OverridesOption = None,
     grid: GridOption = None,
     select: SelectOption = "selection",
-    settings_as: SettingsAsOption = None,
     controls: ControlsOption = False,
+    cross: CrossOption = 1,
+    pilot: PilotOption = None,
     correct: CorrectOption = False,
     report_only: ReportOnlyOption = False,
     no_step_times: NoStepTimesOption = False,
@@ -308,23 +316,28 @@ def compare(
         draw_scenes,
         find_data_sets,
     )
-    from aladin_training.comparison.grid import parse_followers, parse_grid
-    from aladin_training.comparison.plan import Choices, load_plan
+    from aladin_training.comparison.grid import parse_grid
+    from aladin_training.comparison.pilot import run_pilot
+    from aladin_training.comparison.plan import Choices, Reported, load_plan
     from aladin_training.data.records import strict_data
 
     check_folder_writable(out)
     changes, grids = overrides or [], parse_grid(grid or [])
-    choices = Choices(grids, select, parse_followers(settings_as or []))
+    choices, reported = Choices(grids, select), Reported(split, folds, cross)
     data_sets = find_data_sets(data or [], out)
     settings = [[*changes, f"data.source={json.dumps(each.source)}"] for each in data_sets]
     folders = [out / each.name for each in data_sets] if len(data_sets) > 1 else [out]
     plans = [
-        load_plan(recipes, seeds, folder, split, baseline, set_, choices, folds)
+        load_plan(recipes, seeds, folder, reported, baseline, set_, choices)
         for folder, set_ in zip(folders, settings or [changes], strict=True)
     ]
     with strict_data(strict), stderr_progress() as progress:
         if SCENES in (data or []) and not report_only:
             draw_scenes(out, progress)
+        if pilot is not None:
+            for plan in plans:
+                typer.echo(run_pilot(plan, pilot, controls=controls, progress=progress))
+            return
         report, failures = compare_on_each(
             plans,
             out,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aladin_network.scoring.bootstrap import (
+    GainsOfPhotos,
     QueryGains,
     ResampledDifference,
     paired_bootstrap,
@@ -124,7 +125,8 @@ def made_up_experiment(
         of_runs, of_photos = draw(runs) * spread - baseline_runs, draw(photos) * photos**0.5
         gains = [(of_photos - baseline_photos + each) / 2 for each in of_runs]
         pairs = [QueryGains(each, each) for each in gains]
-        differences.append(resample_gains(pairs, torch.arange(photos), resamples=200))
+        fold = GainsOfPhotos(pairs, torch.arange(photos))
+        differences.append(resample_gains([fold], resamples=200))
     return differences
 
 
@@ -195,3 +197,55 @@ def test_equal_systems_are_a_point_and_change_nothing_else() -> None:
     (alone,) = simultaneous_intervals([real])
     assert first.interval == pytest.approx(alone.interval)
     assert first.smallest_effect == pytest.approx(alone.smallest_effect)
+
+
+def test_folds_draw_their_own_photos_and_all_runs_count_alike() -> None:
+    """Three runs: two of a fold of four photos, one of a fold of three; each draw counted by hand.
+
+    In a fold photos are drawn as without others; the mean is over the runs, not over the folds.
+    """
+    generator = torch.Generator().manual_seed(5)
+
+    def gains(photos: int) -> QueryGains:
+        values = torch.randn(2, photos, generator=generator, dtype=torch.float64)
+        return QueryGains(*values)
+
+    first, second = [gains(4), gains(4)], [gains(3)]
+    folds = [GainsOfPhotos(first, torch.arange(4)), GainsOfPhotos(second, torch.arange(3))]
+    found = resample_gains(folds, resamples=50, seed=3)
+    of_runs = [float(each.text_to_image.mean() + each.image_to_text.mean()) for each in first]
+    of_runs += [float(each.text_to_image.mean() + each.image_to_text.mean()) for each in second]
+    assert found.observed == pytest.approx(statistics.fmean(of_runs))
+    assert (found.runs, found.seed_variance) == (3, pytest.approx(statistics.variance(of_runs)))
+    draws = torch.Generator().manual_seed(3)
+    of_first = torch.randint(4, (50, 4), generator=draws).tolist()
+    of_second = torch.randint(3, (50, 3), generator=draws).tolist()
+    expected = [
+        statistics.fmean(
+            float(each.text_to_image[photos].mean() + each.image_to_text[photos].mean())
+            for runs, photos in ((first, one), (second, other))
+            for each in runs
+        )
+        for one, other in zip(of_first, of_second, strict=True)
+    ]
+    assert found.of_photos.tolist() == pytest.approx(expected)
+    # Twice as many photos, in two folds, halve the variance that is due to them.
+    many = [gains(400) for _ in range(2)]
+    alone = resample_gains([GainsOfPhotos(many[:1], torch.arange(400))])
+    both = resample_gains([GainsOfPhotos([each], torch.arange(400)) for each in many])
+    assert float(both.of_photos.var() / alone.of_photos.var()) == pytest.approx(0.5, abs=0.1)
+
+
+def test_intervals_of_folds_hold_in_95_of_100_experiments() -> None:
+    """Seven folds, two runs each; photos and seeds vary, and both runs of a fold see its photos."""
+    generator, held, photos = torch.Generator().manual_seed(2), 0, 60
+    for _ in range(100):
+        folds: list[GainsOfPhotos] = []
+        for _ in range(7):
+            of_photos = torch.randn(photos, generator=generator, dtype=torch.float64) * photos**0.5
+            of_runs = torch.randn(2, generator=generator, dtype=torch.float64) * 2
+            pairs = [QueryGains(each, each) for each in (of_photos + of_runs[:, None]) / 2]
+            folds.append(GainsOfPhotos(pairs, torch.arange(photos)))
+        interval = resample_gains(folds, resamples=300).interval
+        held += interval.low <= 0 <= interval.high
+    assert held >= 91

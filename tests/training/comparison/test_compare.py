@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aladin_network.checkpoint import load_checkpoint
+from aladin_network.config import dump_config
 from aladin_network.errors import InputError
 from aladin_network.scoring.hub_correction import CORRECTION
 from aladin_network.types import NullProgress
@@ -24,9 +26,18 @@ from aladin_training.comparison.compare import (
 from aladin_training.comparison.evaluate import check_queries
 from aladin_training.comparison.evaluation import RunEvaluation, is_trained, load_evaluation
 from aladin_training.comparison.grid import parse_grid
-from aladin_training.comparison.plan import Choices, ComparisonPlan, PlannedRun, load_plan
+from aladin_training.comparison.pilot import run_pilot
+from aladin_training.comparison.plan import (
+    Choices,
+    ComparisonPlan,
+    PlannedRun,
+    Reported,
+    load_plan,
+)
 from aladin_training.config.recipe import Recipe
-from aladin_training.data import read_records
+from aladin_training.data import Record, read_records
+from aladin_training.data.records import records_digest
+from aladin_training.data.selection import read_split
 from aladin_training.evaluation import evaluate_checkpoint
 from aladin_training.stage_files import read_facts
 
@@ -70,6 +81,12 @@ def compared(
     assert [len(summary.runs) for summary in result.comparison.summaries] == [2, 2]
     assert result.comparison.summaries[1].difference is not None
     return plan
+
+
+def read_split_of(plan: ComparisonPlan, seed: int, split: str) -> list[Record]:
+    """Read a split as a checkpoint of the run with a seed names it."""
+    recipe = plan.run(plan.recipes[0], seed).recipe
+    return read_split(Path(recipe.data.source), split, json.dumps(dump_config(recipe)))
 
 
 def evaluation_of(run: PlannedRun, split: str = "val") -> RunEvaluation:
@@ -229,15 +246,17 @@ def test_controls_and_costs_are_foretold_as_they_are_taken(
         "long": [joint, 2 * final],
         control: [joint, 2 * final],
     }
-    # The control and "long" differ in nothing but their names.
     assert caplog.records[0].message.startswith(
-        f"to train: 3 runs, 3 different stages, {joint + 3 * final} optimizer steps"
+        f"to train: 3 runs, 4 different stages, {joint + 5 * final} optimizer steps"
     )
+    # The control and "long" take equal steps of one kind: their weights are the same.
+    ours, theirs = (plan.run(each.recipe, 0) for each in result.comparison.summaries[1:])
+    assert evaluation_of(ours).model_id == evaluation_of(theirs).model_id
 
 
 @pytest.fixture(scope="module")
 def grid_plan(recipe_path: Path, tmp_path_factory: pytest.TempPathFactory) -> ComparisonPlan:
-    """Two learning rates for "test"; "other", which lacks its second key, takes over the choice."""
+    """Two learning rates for both recipes, of which "other" lacks a second key."""
     folder = tmp_path_factory.mktemp("grid")
     text = recipe_path.read_text(encoding="utf-8").replace('name = "student"', 'name = "pupil"')
     (folder / "other.toml").write_text(text.replace('name = "test"', 'name = "other"'))
@@ -249,7 +268,6 @@ def grid_plan(recipe_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Co
         choices=Choices(
             parse_grid(["final.lr=1e-30,1e-2", "stage.student.weight_decay=0.1"]),
             "selection",
-            {"other": "test"},
         ),
     )
 
@@ -266,24 +284,29 @@ def test_the_chosen_settings_are_trained_with_all_seeds(
 ) -> None:
     decay = "stage.student.weight_decay=0.1"
     tried = {
-        f"final.lr={lr}, {decay}": grid_plan.out / "runs" / f"test,final.lr={lr},{decay}" / "seed-0"
+        (recipe, lr): f"{recipe},final.lr={lr}{end}"
+        for recipe, end in (("test", f",{decay}"), ("other", ""))
         for lr in ("1e-2", "1e-30")
     }
     folders = set((grid_plan.out / "runs").glob("*/*"))
     finals = {run.folder for run in grid_plan.runs()}
-    assert folders == finals | set(tried.values())
-    evaluations = {label: load_evaluation(folder, "selection") for label, folder in tried.items()}
-    rsums = {label: each.metrics()["matching"].rsum for label, each in evaluations.items() if each}
-    best = max(rsums, key=rsums.__getitem__)
-    of_other, of_test = chosen.comparison.choices
-    assert (of_test.chosen, of_other.chosen) == (best, best.partition(", ")[0])
-    assert of_other.follows == "test"
-    rates = [each.recipe.final_stage.lr for each in chosen.comparison.summaries]
-    assert rates == [float(best[len("final.lr=") : best.index(",")])] * 2
-    of_best = evaluations[best]
-    assert of_best is not None
-    # The same weights, taken over.
-    assert evaluation_of(grid_plan.runs()[1]).model_id == of_best.model_id
+    of_candidates = {grid_plan.out / "runs" / name / "seed-0" for name in tried.values()}
+    assert folders == finals | of_candidates
+    evaluations = {
+        key: load_evaluation(grid_plan.out / "runs" / name / "seed-0", "selection")
+        for key, name in tried.items()
+    }
+    rsums = {key: each.metrics()["matching"].rsum for key, each in evaluations.items() if each}
+    for summary, choice in zip(chosen.comparison.summaries, chosen.comparison.choices, strict=True):
+        name = summary.recipe.name
+        best = max((key for key in rsums if key[0] == name), key=rsums.__getitem__)
+        assert choice.chosen is not None
+        assert choice.chosen.partition(", ")[0] == f"final.lr={best[1]}"
+        assert summary.recipe.final_stage.lr == float(best[1])
+        of_best = evaluations[best]
+        assert of_best is not None
+        # The same weights, taken over.
+        assert evaluation_of(grid_plan.run(summary.recipe, 0)).model_id == of_best.model_id
 
 
 def test_a_choice_is_made_once_and_not_before_its_runs_are_finished(
@@ -294,3 +317,56 @@ def test_a_choice_is_made_once_and_not_before_its_runs_are_finished(
     assert times_of(grid_plan.out, "model.safetensors") == before
     elsewhere = dataclasses.replace(grid_plan, out=tmp_path / "nothing")
     assert [each.chosen for each in choose_settings(elsewhere, "selection")] == [None, None]
+
+
+def test_folds_are_trained_apart_and_a_pilot_goes_on_to_the_whole(
+    recipe_path: Path, tmp_path: Path
+) -> None:
+    """18 photos in three folds of six; of each run the photos that it reports were not trained on.
+
+    The start of a fold is that of its own photos, and so are the settings that it chooses.
+    """
+    plan = load_plan(
+        [recipe_path],
+        3,
+        tmp_path / "out",
+        Reported(cross=3),
+        overrides=["data.selection=0.4", *SHORT],
+        choices=Choices(parse_grid(["final.lr=1e-4,1e-2"]), "selection"),
+    )
+    foretold = run_pilot(plan, 2, controls=False, progress=NullProgress())
+    # Of each fold two rates are tried, on one start; the better one's run is the fold's own.
+    assert "9 runs, 9 different stages" in foretold
+    assert "by 2 runs that took" in foretold
+    assert [is_trained(run) for run in plan.candidate_runs()] == [True] * 2 + [False] * 4
+    before = times_of(plan.out, "model.safetensors")
+    assert run_pilot(plan, 2, controls=False, progress=NullProgress()) == foretold
+    assert times_of(plan.out, "model.safetensors") == before
+    result = compare(plan, step_times=False)
+    assert result.failures == {}
+    assert [choice.fold for choice in result.comparison.choices] == [0, 1, 2]
+    (summary,) = result.comparison.summaries
+    source = Path(plan.recipes[0].data.source)
+    held = [{record.id for record in read_split_of(plan, seed, "val")} for seed in range(3)]
+    assert [len(each) for each in held] == [6, 6, 6]
+    assert set.union(*held) == {record.id for record in read_records(source)}
+    starts: set[bytes] = set()
+    for seed, run in summary.runs.items():
+        trained = {record.id for record in read_split_of(plan, seed, "train")}
+        chosen_on = {record.id for record in read_split_of(plan, seed, "selection")}
+        assert trained | held[seed] == set.union(*held)
+        assert not (trained | chosen_on) & held[seed]
+        assert chosen_on < trained
+        records = read_split_of(plan, seed, "val")
+        folder = plan.run(summary.recipe, seed).folder
+        served = evaluate_checkpoint(load_checkpoint(folder / "checkpoint"), records)
+        assert run.evaluation.queries == records_digest(records)
+        ours, theirs = run.evaluation.metrics()["matching"], served.metrics()["matching"]
+        assert ours.rsum == pytest.approx(theirs.rsum, abs=20)  # the cache has half precision
+        starts.add((folder / "stages" / "joint" / "checkpoint" / "model.safetensors").read_bytes())
+    assert len(starts) == 3
+    assert before.items() <= times_of(plan.out, "model.safetensors").items()
+    (plan.out / "pilot.json").unlink()
+    with pytest.raises(InputError, match="its first 1 runs were finished before"):
+        run_pilot(plan, 1, controls=False, progress=NullProgress())
+    assert "dealt into 3 equal folds" in result.markdown.read_text()

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from aladin_network.scoring.bootstrap import resample_gains
+from aladin_network.scoring.bootstrap import GainsOfPhotos, resample_gains
 from aladin_network.scoring.metrics import retrieval_ranks, summarize
 from aladin_network.scoring.separation import mean_difference, separation_of_queries
 from aladin_training.comparison.evaluation import (
@@ -137,25 +137,21 @@ def measured(measure: Measure, of: Tensor) -> float:
         return metrics.rsum
     if measure == "r1":
         return (metrics.text_to_image.r1 + metrics.image_to_text.r1) / 2
-    if measure == "md":
-        return mean_difference(of, OWNERS)
-    others = of.masked_fill(OWN, -torch.inf)
-    own = of[OWNERS, torch.arange(len(OWNERS))]
-    by_caption = (own - others.amax(dim=0)).mean()
-    by_photo = (own.view(PHOTOS, CAPTIONS).mean(dim=1) - others.amax(dim=1)).mean()
-    return float(by_caption + by_photo) / 2
+    if measure == "r1_r5":
+        return sum(each.r1 + each.r5 for each in (metrics.text_to_image, metrics.image_to_text))
+    return mean_difference(of, OWNERS)
 
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_the_observed_difference_is_that_of_the_two_measures(measure: Measure) -> None:
     of_queries = gains(measure, evaluated(OURS), "matching", evaluated(THEIRS), "matching")
-    found = resample_gains([of_queries], OWNERS)
+    found = resample_gains([GainsOfPhotos([of_queries], OWNERS)])
     assert found.observed == pytest.approx(measured(measure, OURS) - measured(measure, THEIRS))
 
 
 def test_the_mean_difference_varies_as_if_photos_were_drawn_as_candidates_too() -> None:
     of_queries = gains("md", evaluated(OURS), "matching", evaluated(THEIRS), "matching")
-    drawn = resample_gains([of_queries], OWNERS, resamples=300).of_photos
+    drawn = resample_gains([GainsOfPhotos([of_queries], OWNERS)], resamples=300).of_photos
     # The same draws, and the mean difference of the matrix that each of them makes.
     generator = torch.Generator().manual_seed(0)
     exact: list[float] = []
@@ -176,4 +172,4 @@ def test_rankings_of_several_heads_have_no_separation() -> None:
         score: [each for each in MEASURES if has_measure(evaluated(OURS), score, each)]
         for score in ("matching", "fused", "attention")
     }
-    assert has == {"matching": list(MEASURES), "fused": ["rsum", "r1"], "attention": []}
+    assert has == {"matching": list(MEASURES), "fused": ["rsum", "r1_r5", "r1"], "attention": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,22 +15,22 @@ from aladin_network.types import NullProgress
 from aladin_training.comparison.budget import (
     TrainingSize,
     foretell,
+    steps_beyond_start,
     training_sizes,
     with_controls,
 )
-from aladin_training.comparison.compare import RunQueue, compare
+from aladin_training.comparison.compare import RunQueue
 from aladin_training.comparison.grid import (
     best_by_value,
     choose,
-    parse_followers,
     parse_grid,
     recipe_grid,
 )
 from aladin_training.comparison.plan import (
-    CONTROLS,
     Choices,
     ComparisonPlan,
     PlannedRun,
+    Reported,
     find_recipes,
     load_plan,
 )
@@ -104,13 +105,6 @@ def test_a_setting_applies_to_the_recipes_that_have_it(
         (["stage.pupils.lr=1"], None, 1, r"no recipe takes stage.pupils.lr=1: .*no stage named"),
         ([], Choices(LR, "val"), 1, "other than the reported one, got 'val'"),
         ([], Choices(LR, "selection"), 1, "keeps no photos apart"),
-        ([], Choices(LR, "test", {"test": "third"}), 1, "third is no recipe"),
-        (
-            [],
-            Choices({**LR, "stage.student.lr": ("1",)}, "test", {"test": "other"}),
-            1,
-            r"other has no stage\.student",
-        ),
     ],
 )
 def test_plans_that_cannot_be_made_are_refused(
@@ -175,17 +169,13 @@ def test_a_shared_start_is_waited_for_only_if_nothing_else_is_left(
     assert labels([queue.take(), queue.take()]) == ["long seed 0", "third seed 0"]
 
 
-def test_grids_and_followers_are_read() -> None:
+def test_grids_are_read() -> None:
     grid = parse_grid(["final.lr=1e-4, 3e-4", "final.epochs=2"])
     assert grid == {"final.lr": ("1e-4", "3e-4"), "final.epochs": ("2",)}
     wrong_grids = [[each] for each in ("lr", "=1,2", "lr=", "lr=1,,2", "lr=1,1")]
     for wrong in (*wrong_grids, ["a=1", "a=2"]):
         with pytest.raises(ConfigError, match=r"grid|distinct"):
             parse_grid(wrong)
-    assert parse_followers(["other=test"]) == {"other": "test"}
-    for wrong in (["other"], ["other=test", "other=test"], ["a=b", "b=c"]):
-        with pytest.raises(ConfigError, match="settings-as"):
-            parse_followers(wrong)
 
 
 def test_a_recipe_is_combined_with_every_value(recipe_path: Path) -> None:
@@ -248,25 +238,55 @@ def test_steps_of_stages_that_are_shared_or_finished_are_not_foretold(plan: Comp
     assert foretell(plan.runs()[:1], SIZES, {}).startswith("1 runs, 2 different stages, 15 ")
 
 
-def test_a_control_takes_as_many_steps_as_the_recipe_that_takes_more(
+def final_steps(recipe: Recipe) -> tuple[str, int | None]:
+    return recipe.name, recipe.final_stage.max_steps
+
+
+def test_a_control_takes_exactly_as_many_steps_as_the_recipe_that_takes_more(
     plan: ComparisonPlan, variant: Variant
 ) -> None:
-    """More steps of the baseline would be no baseline of another network or of other data."""
-    odd = variant("odd", "final.batch_size=5", "final.epochs=2")  # 8 steps, an epoch of base has 3
+    """More steps of the baseline would be no control of another network or of other data."""
+    odd = variant("odd", "final.batch_size=5", "final.epochs=2")  # 8 steps, base takes 6
     wider = variant("wider", "stage.student.epochs=9", "model.alignment.dim=4")
     other = variant("other", "stage.student.epochs=9", "data.selection=0.25")
-    recipes = (*plan.recipes, odd, wider, other)
-    controlled = with_controls(dataclasses.replace(plan, recipes=recipes), SIZES).recipes
-    assert controlled[:6] == recipes
-    assert [recipe.name for recipe in controlled[6:]] == ["base-9-steps", "base-15-steps"]
-    assert dataclasses.replace(controlled[-1], name="long") == plan.recipes[1]
-    assert controlled[-2].final_stage.epochs == 3
+    recipes = (*plan.recipes, odd)
+    controlled = with_controls(dataclasses.replace(plan, recipes=recipes), SIZES)
+    assert controlled.recipes[:4] == recipes
+    assert [final_steps(each) for each in controlled.recipes[4:]] == [
+        ("base-15-steps", 15),
+        ("base-8-steps", 8),
+    ]
+    assert controlled.controls == {"base-15-steps": "base", "base-8-steps": "base"}
+    control = controlled.recipes[4]
+    final = dataclasses.replace(control.final_stage, max_steps=None)
+    assert (*control.stage[:-1], final) == plan.recipes[0].stage
     assert with_controls(plan, {}) == plan
+    apart = dataclasses.replace(plan, recipes=(plan.recipes[0], wider, other))
+    assert with_controls(apart, SIZES).controls == {}
 
 
-def test_controls_have_the_baseline_s_grid_or_its_choice(
-    plan: ComparisonPlan, recipe_path: Path
+def test_a_claim_beside_another_recipe_than_the_baseline_has_a_control_too(
+    plan: ComparisonPlan, variant: Variant
 ) -> None:
+    """Three stages beside two, of which the last is the other's second."""
+    step = json.dumps({"shape": "step", "step_epochs": 2})
+    stepped = variant("third", f"final.schedule={step}")
+    longer = dataclasses.replace(
+        stepped,
+        name="long",
+        stage=(*stepped.stage, dataclasses.replace(stepped.stage[-1], name="more")),
+    )
+    plan = dataclasses.replace(plan, recipes=(plan.recipes[0], longer, stepped))
+    controlled = with_controls(plan, SIZES, [("long", "third"), ("third", "gone")])
+    assert controlled.controls["third-12-steps"] == "third"
+    control = next(each for each in controlled.recipes if each.name == "third-12-steps")
+    assert control.final_stage.max_steps == 12
+    assert control.final_stage.schedule.step_epochs == 4  # at the same part of the stage
+    assert steps_beyond_start((longer, control), lambda _, stage: stage.steps(3)) == [12, 12]
+    assert steps_beyond_start((longer, stepped), lambda _, stage: stage.steps(3)) == [12, 6]
+
+
+def test_controls_have_the_grid_of_their_recipe(plan: ComparisonPlan, recipe_path: Path) -> None:
     base = dataclasses.replace(load_recipe(recipe_path), name="base")
     grid = recipe_grid(recipe_path, base, [], LR)
     grids = (grid, *(dataclasses.replace(grid, recipe=name) for name in ("long", "third")))
@@ -274,17 +294,37 @@ def test_controls_have_the_baseline_s_grid_or_its_choice(
     controls = with_controls(chosen, SIZES)
     assert [each.recipe for each in controls.grids] == ["base", "long", "third", "base-15-steps"]
     candidates = controls.grids[-1].candidates
-    assert [(each.final_stage.lr, each.final_stage.epochs) for each in candidates.values()] == [
-        *((1, 5), (2, 5))
+    assert [(each.final_stage.lr, each.final_stage.max_steps) for each in candidates.values()] == [
+        *((1, 15), (2, 15))
     ]
     assert len({each.name for each in (*candidates.values(), *grid.candidates.values())}) == 4
-    assert controls.followers == {}
-    following = dataclasses.replace(chosen, followers={"third": "long", CONTROLS: "base"})
-    controls = with_controls(following, SIZES)
-    assert controls.followers == {"third": "long", "base-15-steps": "base"}
-    assert len(controls.candidate_runs()) == 4  # two each of base and long
-    assert with_controls(following, {}).followers == {"third": "long"}
-    with pytest.raises(ConfigError, match="there are none without --controls"):
-        compare(following, train=False, step_times=False)
-    with pytest.raises(ConfigError, match="settings-as controls=fourth: fourth is no recipe"):
-        dataclasses.replace(following, followers={CONTROLS: "fourth"})
+
+
+def test_every_seed_has_its_fold_and_every_fold_its_choice(
+    recipe_path: Path, tmp_path: Path
+) -> None:
+    settings, choices = ["data.selection=0.4"], Choices(LR, "selection")
+    plan = load_plan([recipe_path], 5, tmp_path, Reported(cross=2), None, settings, choices)
+    (recipe,) = plan.recipes
+    runs = plan.runs()
+    assert [(run.recipe.seed, run.recipe.data.fold) for run in runs] == [
+        *((0, 0), (1, 1), (2, 0), (3, 1), (4, 0))
+    ]
+    assert {run.recipe.data.folds for run in runs} == {2}
+    tried = [(run.recipe.data.fold, run.recipe.seed) for run in plan.candidate_runs()]
+    assert tried == [(0, 0), (0, 0), (1, 1), (1, 1)]
+    labels = list(plan.grids[0].candidates)
+    settled = plan.with_choices(
+        [choose(plan.grids[0], {labels[fold]: recalls(1)}, fold) for fold in (0, 1)]
+    )
+    rates = [run.recipe.final_stage.lr for run in settled.runs()]
+    assert rates == [1, 2, 1, 2, 1]
+    assert {run.recipe.name for run in settled.runs()} == {recipe.name}
+
+
+@pytest.mark.parametrize(("settings", "split"), [([], "val"), (["data.selection=0.4"], "train")])
+def test_folds_need_photos_to_choose_on_and_report_in_the_place_of_validation(
+    settings: list[str], split: str, recipe_path: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="cross-validation tests on folds in the place of"):
+        load_plan([recipe_path], 2, tmp_path, Reported(split, cross=2), None, settings)

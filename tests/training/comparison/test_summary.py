@@ -49,7 +49,7 @@ def test_figures_of_each_recipe_over_its_seeds(finished: ComparisonPlan) -> None
     assert (base.start_stage, base.final_stage) == ("joint", "student")
     assert base.runs[0].curve == {2: 100.0, 4: 150.0}  # the final stage's own score
     # The third is equal in all stages to the baseline, yet its final stage is its own.
-    assert [comparison.extra_steps(each) for each in comparison.summaries] == [4, 10, 4]
+    assert comparison.extra_steps() == {"base": 4, "long": 10, "third": 4}
     assert (base.missing, third.missing, third.failures) == ((), (0,), {0: "diverged"})
 
 
@@ -61,7 +61,8 @@ def test_difference_is_over_the_seeds_that_both_have(finished: ComparisonPlan) -
     assert long.difference.low < 225 < long.difference.high
     assert third.difference is not None  # seed 1 alone: 0 against 450
     assert third.difference.difference == pytest.approx(-450)
-    assert difference({0: long.runs[0]}, "matching", {1: base.runs[1]}, "matching") is None
+    runs = {0: long.runs[0].evaluation}, {1: base.runs[1].evaluation}
+    assert difference(runs[0], "matching", runs[1], "matching") is None
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_another_start_is_not_shared_and_another_recipe_s_run_does_not_count(
     plan = dataclasses.replace(finished, recipes=(finished.recipes[0], changed, other))
     finish_run(plan.run(other, 0), ALL, ALL[:4])
     comparison = summarize_plan(plan, {}, {})
-    assert comparison.extra_steps(comparison.summaries[-1]) == 6 + 4
+    assert comparison.extra_steps() == {"base": 6 + 4, "other": 6 + 4}
     assert comparison.summaries[1].runs == {}
 
 

@@ -31,7 +31,7 @@ def test_every_shipped_recipe_has_a_name_and_a_summary() -> None:
     recipes = {each.name: each for each in shipped_recipes()}
     assert {"demo", "flickr8k", "finetune-clip", "compare/mh"} <= set(recipes)
     # Those that are only extended have no name.
-    assert set(recipes).isdisjoint({"flickr8k-base", "aladin-base", "pair-base"})
+    assert set(recipes).isdisjoint({"flickr8k-base", "pair-base"})
     for each in recipes.values():
         assert each.summary and not each.summary.startswith("#")
         assert each.path == recipes_folder() / f"{each.name}.toml"

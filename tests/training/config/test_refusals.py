@@ -48,6 +48,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"data.regions": "x", "data.mirror": True}, "mirror and crops apply to photos, not to"),
     ({"data.regions": "x", "data.crops": 2, "data.mirror": False}, "mirror and crops apply to"),
     ({"data.stream.shuffle": 0}, "data.stream: shuffle is 0, expected at least 1"),
+    ({"data.folds": 3, "data.fold": 3}, "fold: expected 0 to folds - 1, got 3 of 3"),
+    ({"data.folds": 0}, "fold: expected 0 to folds - 1, got 0 of 0"),
+    ({"data.folds": 3, **STREAM}, "folds deal the photos of two splits of one list"),
+    ({"data.folds": 3, "data.validation_source": "x"}, "folds deal the photos of two splits"),
     ({"data.selection": 0.4, **STREAM}, "selection needs a list of the photos"),
     (of_stage(share=0.5) | STREAM, "stage 'joint': a share of the photos needs a list of them"),
     (tune(**CACHED) | STREAM, "stage 'joint': cached states need a list of the photos"),
@@ -68,6 +72,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (of_stage(average_decay=1.5), r"average_decay is 1.5, expected \[0, 1\)"),
     (of_stage(start="nowhere"), "start 'nowhere' is not an earlier stage"),
     (of_stage(teacher="nowhere"), "teacher 'nowhere' is not an earlier stage"),
+    (
+        {"model.text_encoder.source": "encoders/words", **of_stage(reset=["text_encoder"])},
+        "a text encoder with pretrained weights cannot start from random ones",
+    ),
     # its tasks
     (of_stage(tasks={}), "expected at least one task"),
     (of_stage(tasks={"matchin": {"loss": "triplet"}}), "unknown task 'matchin', known are"),

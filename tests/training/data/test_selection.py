@@ -9,8 +9,14 @@ import pytest
 from PIL import Image
 
 from aladin_network.errors import DataError, InputError
+from aladin_training.correction import correction_records
 from aladin_training.data import read_records
-from aladin_training.data.selection import SelectionSplit, read_split, selection_of
+from aladin_training.data.selection import (
+    SelectionSplit,
+    read_split,
+    read_trained,
+    selection_of,
+)
 
 RECIPE = json.dumps({"data": {"train_split": "train", "selection": 0.5}})
 
@@ -65,3 +71,47 @@ def test_a_selection_split_without_photos_is_an_error(data: Path) -> None:
     recipe = json.dumps({"data": {"train_split": "val", "selection": 1e-9}})
     with pytest.raises(InputError, match="selection split holds none"):
         read_split(data, "selection", recipe)
+
+
+def of_fold(fold: int, share: float = 0.0) -> str:
+    data = {"train_split": "train", "validation_split": "val", "folds": 4, "fold": fold}
+    return json.dumps({"data": data | {"selection": share}})
+
+
+def test_folds_deal_both_splits_into_equal_parts_and_keep_the_test_split_out(
+    data: Path,
+) -> None:
+    """21 photos in four folds: one of six, three of five."""
+    lines = data.read_text().splitlines()
+    test = {"image": "a.png", "id": "of the test", "captions": ["x"], "split": "test"}
+    source = data.with_name("with_test.jsonl")
+    source.write_text("\n".join([*lines, json.dumps(test)]), encoding="utf-8")
+    held = [[each.id for each in read_split(source, "val", of_fold(n))] for n in range(4)]
+    assert sorted(map(len, held)) == [5, 5, 5, 6]
+    everyone = {f"photo {n}" for n in range(21)}
+    assert {each for of in held for each in of} == everyone
+    for number, of in enumerate(held):
+        trained = [each.id for each in read_split(source, "train", of_fold(number))]
+        assert set(trained) == everyone - set(of)
+        kept = {each.id for each in read_split(source, "selection", of_fold(number, 0.5))}
+        assert 0 < len(kept) < len(trained)
+        assert kept < set(trained)
+        used = {each.id for each in read_trained(source, "train", of_fold(number, 0.5))}
+        assert used == set(trained) - kept
+        assert [each.id for each in read_split(source, "test", of_fold(number))] == ["of the test"]
+    # Photos are dealt by their ids, whatever their order and their split.
+    other = {"train": "val", "val": "train"}
+    turned = [json.loads(line) for line in reversed(lines)]
+    text = "\n".join(json.dumps(each | {"split": other[each["split"]]}) for each in turned)
+    source.write_text(text, encoding="utf-8")
+    assert sorted(each.id for each in read_split(source, "val", of_fold(2))) == sorted(held[2])
+
+
+def test_a_correction_of_a_fold_is_fitted_to_photos_of_the_others(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aladin_training.correction._LEAST", 1)
+    held = {each.id for each in read_split(data, "val", of_fold(1))}
+    found = correction_records(data, "train", of_fold(1, 0.4))
+    used = {each.id for each in (*found.bank, *found.chosen_on)}
+    assert used == {f"photo {n}" for n in range(21)} - held

@@ -69,6 +69,7 @@ def tiny(
         for stage in shipped.stage:
             changes += [f"stage.{stage.name}.epochs=1", f"stage.{stage.name}.batch_size=8"]
             changes.append(f"stage.{stage.name}.validate_every_epochs=1")
+            changes += [f"stage.{stage.name}.{key}" for key in ("max_steps=null", "tune={}")]
         if shipped.data.regions is not None:
             folder = request.getfixturevalue("region_data")
             changes += [

@@ -65,11 +65,11 @@ TRAINED = {
     "vsepp": {"image_trunk", "text_encoder"},
     "imc-pair": {"image_trunk", "text_encoder"},
     "dbl-baseline": {"matching"},
-    "aladin-a-ft": TRUNKS | {"alignment"},
-    "aladin-d": {"matching"},
-    "aladin-t": {"matching"},
-    "aladin-t-ft": TRUNKS | {"matching"},
-    "aladin-a-ft-d-ft": TRUNKS | {"alignment", "matching"},
+    "compare/aladin:a-ft": TRUNKS,  # its alignment head has no parameters
+    "compare/aladin:d": {"matching"},
+    "compare/aladin:t": {"matching"},
+    "compare/aladin:t-ft": TRUNKS | {"matching"},
+    "compare/aladin:a-ft-d-ft": TRUNKS | {"matching"},
 }
 
 
@@ -77,7 +77,9 @@ TRAINED = {
 def test_the_last_stage_trains_its_parts_and_the_checkpoint_loads(
     name: str, tiny: Callable[..., Recipe], shared: Path, tmp_path: Path
 ) -> None:
-    recipe = tiny(recipes_folder() / f"{name}.toml")
+    file, _, variant = name.partition(":")
+    settings = [f"variant={variant}"] if variant else []
+    recipe = tiny(recipes_folder() / f"{file}.toml", *settings)
     result = run_recipe(recipe, tmp_path / "run", shared=shared / "stages")
     before, after = (
         load_file(tmp_path / "run" / "stages" / stage.name / "checkpoint" / "model.safetensors")

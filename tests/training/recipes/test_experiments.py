@@ -38,13 +38,14 @@ KINDS = {
     "aoq": ["online-quin", "without-offline-adap", "own-start"],
     "aoq-attention": ["eq-5"],
     "dbl-2": ["oas-dr", "oas-rkd", "oss-dml", "mss-dino-star"],
-    "dbl-3": ["cmpm", "mpl-dbl"],
+    "dbl-3": ["cmpm", "mss-am"],
     "dbl-4": ["rm-am-soft"],
     "dbl-anchors": ["half"],
     "dbl-branches": ["3-dml"],
     "goal": ["con-con", "con-lin-ms"],
     "goal-vsepp": ["cir-sig-ms"],
     "imc": ["cos", "none"],
+    "primary": ["mh", "oas-am", "d"],
 }
 # What makes other programs of the table tiny.
 SMALL = {
@@ -165,7 +166,7 @@ def placed(word: str, scenes: Path, out: Path, request: pytest.FixtureRequest) -
         return "a red circle"
     if word.endswith(".png"):
         return str(out / word)
-    if word == "data.selection=0.125":  # of 16 photos
+    if word.startswith("data.selection="):  # of 16 photos
         return "data.selection=0.5"
     key, equals, values = word.partition("=")
     return f"{key}={','.join(values.split(',')[:2])}" if equals else word

@@ -10,6 +10,12 @@ from pathlib import Path
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.metrics import retrieval_ranks
 from aladin_network.types import NullProgress
+from aladin_training.comparison.budget import (
+    TrainingSize,
+    as_long,
+    steps_of,
+    with_controls,
+)
 from aladin_training.comparison.claims import read_claims
 from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.grid import parse_grid
@@ -18,13 +24,15 @@ from aladin_training.comparison.plan import (
     Choices,
     ComparisonPlan,
     PlannedRun,
+    Reported,
     find_recipes,
     load_plan,
 )
 from aladin_training.comparison.tables import SCORES
 from aladin_training.config.defaults import Lists
 from aladin_training.config.recipe import Recipe, load_recipe
-from aladin_training.config.shipped import recipes_folder
+from aladin_training.config.shipped import recipes_folder, shipped_recipes
+from aladin_training.config.stage import StageConfig
 from aladin_training.data import read_records
 from aladin_training.evaluation import evaluate_checkpoint
 from aladin_training.mining.miner import mine_file
@@ -77,7 +85,7 @@ def test_an_anchor_of_another_network(
 
 def test_at_least_four_fifths_of_the_experiments_have_a_command_and_the_others_a_reason() -> None:
     lines = experiments()
-    assert {each.paper for each in lines} == {"ALADIN", "DBL", "AOQ", "GOAL", "IMC"}
+    assert {each.paper for each in lines} == {"ALADIN", "DBL", "AOQ", "GOAL", "IMC", "all"}
     assert len({(each.paper, each.name) for each in lines}) == len(lines)
     without = [each for each in lines if each.command is None]
     assert len(without) <= 0.2 * len(lines)
@@ -93,9 +101,9 @@ def plan_of(shell: str, out: Path) -> ComparisonPlan | None:
         assert load_recipe(recipes[0], settings).stage, shell
         return None
     baseline = words[words.index("--baseline") + 1] if "--baseline" in words else None
-    return load_plan(
-        recipes, 1, out, "val", baseline, settings, Choices(parse_grid(grid), "selection")
-    )
+    cross = int(words[words.index("--cross") + 1]) if "--cross" in words else 1
+    choices = Choices(parse_grid(grid), "selection")
+    return load_plan(recipes, 1, out, Reported(cross=cross), baseline, settings, choices)
 
 
 def test_the_recipes_of_every_command_make_a_run_or_a_comparison(tmp_path: Path) -> None:
@@ -107,9 +115,12 @@ def test_the_recipes_of_every_command_make_a_run_or_a_comparison(tmp_path: Path)
     assert set(find_recipes([PAPERS])) <= named
 
 
+FLICKR8K = TrainingSize(photos=6000, captions=30_000)
+SUITE = "aladin compare training/recipes/compare --baseline mh --out runs/compare"
+
+
 def test_every_claim_is_judged_by_a_comparison_of_the_table(tmp_path: Path) -> None:
-    suite = "aladin compare training/recipes/compare --baseline mh --out runs/compare"
-    plans = [plan for shell in (*commands(), suite) if (plan := plan_of(shell, tmp_path))]
+    plans = [plan for shell in (*commands(), SUITE) if (plan := plan_of(shell, tmp_path))]
     names = [{recipe.name for recipe in plan.recipes} for plan in plans]
     own = {recipe.name: recipe.own_score for plan in plans for recipe in plan.recipes}
     claims = read_claims()
@@ -120,5 +131,53 @@ def test_every_claim_is_judged_by_a_comparison_of_the_table(tmp_path: Path) -> N
     for claim in claims:
         assert any({claim.better, claim.than} <= some for some in names), claim
         assert {claim.score, claim.than_score} <= {None, *SCORES}, claim
-        if claim.measure in ("md", "margin"):  # scores of two heads have no common unit
+        if claim.measure == "md":  # scores of two heads have no common unit
             assert own[claim.better] == own[claim.than], claim
+    crossed = [some for plan, some in zip(plans, names, strict=True) if plan.cross > 1]
+    primary = [claim for claim in claims if claim.primary]
+    assert len(primary) == 7
+    assert all({claim.better, claim.than} <= crossed[0] for claim in primary)
+
+
+def steps_on_flickr8k(_: Recipe, stage: StageConfig) -> int:
+    return steps_of(stage, FLICKR8K)
+
+
+def test_no_claim_is_left_with_unequal_steps_and_no_control(tmp_path: Path) -> None:
+    """By the steps that the recipes take on Flickr8k, in each command that has both of a claim."""
+    claims = read_claims()
+    unequal: list[tuple[str, str, str]] = []
+    controlled: set[str] = set()
+    for shell in commands():
+        plan = plan_of(shell, tmp_path)
+        if plan is None:
+            continue
+        if "--controls" in shell:
+            sizes = dict.fromkeys((each.name for each in plan.recipes), FLICKR8K)
+            plan = with_controls(plan, sizes, [(each.better, each.than) for each in claims])
+        recipes = {recipe.name: recipe for recipe in plan.recipes}
+        for claim in claims:
+            if not {claim.better, claim.than} <= recipes.keys():
+                continue
+            if plan.cross > 1 and not claim.primary:
+                continue
+            controls = [recipes[name] for name, of in plan.controls.items() if of == claim.than]
+            found = as_long(recipes[claim.better], recipes[claim.than], controls, steps_on_flickr8k)
+            if found is None:
+                unequal.append((claim.better, claim.than, shell))
+            elif found.name != claim.than:
+                controlled.add(claim.better)
+    assert unequal == []
+    # Those that need one: anchors and miners of their own, and stages that go on from another.
+    assert {"primary-oas-am", "primary-oss-am", "primary-aoq-adaptive"} <= controlled
+    assert {"aladin-a-ft-d-ft", "aladin-warm-up-from-a-ft", "aoq-attention-eq-5"} <= controlled
+
+
+def test_every_shipped_recipe_and_variant_has_a_name_of_its_own() -> None:
+    """A claim is about recipes by their names, and a run's folder is named after its recipe."""
+    names = [
+        load_recipe(each.path, [f"variant={variant}"] if variant else []).name
+        for each in shipped_recipes()
+        for variant in each.variants or ("",)
+    ]
+    assert len(set(names)) == len(names)

@@ -155,7 +155,9 @@ def reset_part(model: AladinModel, part: ResettablePart) -> None:
         "matching": model.matching,
         "attention": model.attention,
     }
-    if part in heads:
+    if part == "text_encoder":
+        modules = list(model.text.encoder.modules())
+    elif part in heads:
         head = heads[part]
         modules = list(head.modules()) if head is not None else []
     else:

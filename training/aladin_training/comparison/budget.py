@@ -1,4 +1,4 @@
-"""The optimizer steps of a comparison before they are taken, and baselines that take as many."""
+"""The optimizer steps of a comparison, and controls that take as many as what they stand beside."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import dataclasses
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from aladin_network.errors import AladinError
 from aladin_network.types import Progress
 from aladin_training.batches.plan import batches_of_epoch
-from aladin_training.comparison.plan import CONTROLS, ComparisonPlan, PlannedRun
+from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import StageConfig
 from aladin_training.data.selection import SelectionSplit
@@ -47,14 +47,43 @@ def training_sizes(recipes: Iterable[Recipe], progress: Progress) -> dict[str, T
     return {name: size for name, size in sizes.items() if size is not None}
 
 
-def stages_beyond_start(recipe: Recipe, baseline: Recipe) -> tuple[StageConfig, ...]:
-    """Return a recipe's stages except those with which it and the baseline both begin.
+# Returns the optimizer steps of a stage of a recipe: those taken, or those that will be.
+StepsOf = Callable[[Recipe, StageConfig], int]
 
-    The baseline shares all its stages with itself, but its final stage is beyond the start, too.
+
+def steps_beyond_start(recipes: Sequence[Recipe], steps: StepsOf) -> list[int]:
+    """Return the steps of each recipe beyond the stages with which all of them begin.
+
+    At least the last stage of each is its own, even where it is another one's start. Recipes with
+    different networks or data share nothing.
     """
-    pairs = zip(recipe.stage, baseline.stage, strict=False)
-    shared = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
-    return recipe.stage[min(shared, len(baseline.stage) - 1) :]
+    shared = 0
+    if all(_trained_on(each) == _trained_on(recipes[0]) for each in recipes):
+        columns = zip(*(each.stage for each in recipes), strict=False)
+        alike = itertools.takewhile(lambda stages: all(s == stages[0] for s in stages), columns)
+        shared = min(len(list(alike)), *(len(each.stage) - 1 for each in recipes))
+    return [sum(steps(each, stage) for stage in each.stage[shared:]) for each in recipes]
+
+
+def _trained_on(recipe: Recipe) -> tuple[object, ...]:
+    return recipe.model, recipe.start, recipe.data
+
+
+def as_long(
+    better: Recipe, than: Recipe, controls: Iterable[Recipe], steps: StepsOf
+) -> Recipe | None:
+    """Return `than` if it takes as many steps as `better`, else its shortest control that does.
+
+    Steps are those beyond the common start. None if no control does.
+    """
+    enough: list[tuple[int, Recipe]] = []
+    for number, other in enumerate((than, *controls)):
+        ours, theirs = steps_beyond_start((better, other), steps)
+        if theirs >= ours:
+            if not number:
+                return than
+            enough.append((theirs, other))
+    return min(enough, key=lambda each: each[0], default=(0, None))[1]
 
 
 def steps_of(stage: StageConfig, size: TrainingSize) -> int:
@@ -64,55 +93,56 @@ def steps_of(stage: StageConfig, size: TrainingSize) -> int:
     return stage.steps(batches_of_epoch(max(1, round(stage.share * items)), stage.batch_size))
 
 
-def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> ComparisonPlan:
-    """Add baselines that take as many steps as the recipes that take more.
+def with_controls(
+    plan: ComparisonPlan, sizes: Mapping[str, TrainingSize], claims: Iterable[tuple[str, str]] = ()
+) -> ComparisonPlan:
+    """Add controls: recipes with a longer final stage, where what is compared takes unequal steps.
 
-    A recipe that is better than a baseline of fewer steps may owe it to the steps. A control is the
-    baseline with a longer final stage; it takes at least as many steps beyond the start as the
-    recipe that it controls for, and less than an epoch more. It has the baseline's grid, or takes
-    over a recipe's choice (`CONTROLS` among the plan's followers). A recipe with another network or
-    other data has no control, since a longer run of this baseline would not be comparable with it.
+    A recipe that is better than another one of fewer steps may owe it to the steps. Pairs are each
+    recipe with the baseline, and those of `claims` by name. A control takes exactly as many steps
+    beyond the common start as the recipe that takes more. It has the grid of the recipe that it is
+    a control of. A recipe with another network or other data has none.
     """
-    baseline = next(recipe for recipe in plan.recipes if recipe.name == plan.baseline)
-    size = sizes.get(baseline.name)
-    followers = dict(plan.followers)
-    leader = followers.pop(CONTROLS, None)
-    if size is None:
-        return dataclasses.replace(plan, followers=followers)
-    final = baseline.final_stage
-    own = sum(steps_of(stage, size) for stage in stages_beyond_start(baseline, baseline))
-    an_epoch = steps_of(dataclasses.replace(final, epochs=1), size)
-    wanted = {
-        sum(steps_of(stage, sizes[recipe.name]) for stage in stages_beyond_start(recipe, baseline))
-        for recipe in plan.recipes
-        if recipe.name in sizes
-        and (recipe.model, recipe.start, recipe.data)
-        == (baseline.model, baseline.start, baseline.data)
-    }
-    added = sorted({math.ceil((steps - own) / an_epoch) for steps in wanted if steps > own})
-    names = {epochs: f"{baseline.name}-{own + epochs * an_epoch}-steps" for epochs in added}
-    controls = tuple(_longer(baseline, epochs, name) for epochs, name in names.items())
+    recipes = {recipe.name: recipe for recipe in plan.recipes if recipe.name in sizes}
+
+    def steps(recipe: Recipe, stage: StageConfig) -> int:
+        return steps_of(stage, sizes[recipe.name])
+
+    controls: dict[str, Recipe] = {}
+    control_of: dict[str, str] = {}
+    for better, than in dict.fromkeys([*((name, plan.baseline) for name in recipes), *claims]):
+        ours, theirs = recipes.get(better), recipes.get(than)
+        if ours is None or theirs is None or _trained_on(ours) != _trained_on(theirs):
+            continue
+        wanted, own = steps_beyond_start((ours, theirs), steps)
+        if wanted > own:
+            final = steps(theirs, theirs.final_stage) + wanted - own
+            name = f"{than}-{final}-steps"
+            control_of[name] = than
+            controls[name] = _longer(theirs, steps(theirs, theirs.final_stage), final, name)
     grids = tuple(
         dataclasses.replace(
             grid,
             recipe=name,
             candidates={
-                label: _longer(each, epochs, each.name.replace(baseline.name, name, 1))
+                label: _longer(
+                    each,
+                    steps(recipes[grid.recipe], each.final_stage),
+                    control.final_stage.max_steps or 0,
+                    each.name.replace(grid.recipe, name, 1),
+                )
                 for label, each in grid.candidates.items()
             },
         )
-        for epochs, name in names.items()
+        for name, control in controls.items()
         for grid in plan.grids
-        if grid.recipe == baseline.name
+        if grid.recipe == control_of[name]
     )
-    if leader is not None:
-        followers |= dict.fromkeys(names.values(), leader)
     return dataclasses.replace(
         plan,
-        recipes=(*plan.recipes, *controls),
+        recipes=(*plan.recipes, *controls.values()),
         grids=(*plan.grids, *grids),
-        controls=tuple(names.values()),
-        followers=followers,
+        controls=control_of,
     )
 
 
@@ -151,11 +181,13 @@ def _training_size(recipe: Recipe, progress: Progress) -> TrainingSize | None:
     return TrainingSize(len(train), sum(len(record.captions) for record in train))
 
 
-def _longer(recipe: Recipe, epochs: int, name: str) -> Recipe:
-    """Return a recipe of another name whose final stage has more epochs."""
+def _longer(recipe: Recipe, own: int, steps: int, name: str) -> Recipe:
+    """Return a recipe of another name whose final stage takes more steps than its `own`."""
     final = recipe.final_stage
-    stages = tuple(
-        dataclasses.replace(stage, epochs=stage.epochs + epochs) if stage is final else stage
-        for stage in recipe.stage
-    )
+    schedule = final.schedule
+    if schedule.shape == "step":
+        stretched = round(schedule.step_epochs * steps / own)
+        schedule = dataclasses.replace(schedule, step_epochs=stretched)
+    longer = dataclasses.replace(final, max_steps=steps, schedule=schedule)
+    stages = tuple(longer if stage is final else stage for stage in recipe.stage)
     return dataclasses.replace(recipe, name=name, stage=stages)

@@ -19,6 +19,7 @@ from aladin_training.comparison.budget import (
     training_sizes,
     with_controls,
 )
+from aladin_training.comparison.claims import read_claims
 from aladin_training.comparison.evaluate import check_queries, evaluate_run, evaluated_records
 from aladin_training.comparison.evaluation import (
     finished_evaluation,
@@ -27,8 +28,8 @@ from aladin_training.comparison.evaluation import (
     load_evaluation,
     save_evaluation,
 )
-from aladin_training.comparison.grid import Choice, choose, follow
-from aladin_training.comparison.plan import CONTROLS, ComparisonPlan, PlannedRun
+from aladin_training.comparison.grid import Choice, choose
+from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
 from aladin_training.comparison.processes import (
     ActiveRuns,
     RunProgress,
@@ -78,26 +79,21 @@ def compare(
         jobs: Number of runs at a time.
         train: False to report what is finished so far, without training or measuring.
         step_times: Measure the time and memory of training steps, where that is not known yet.
-        controls: Add baselines with the steps of the recipes that take more, see `with_controls`.
+        controls: Add recipes with as many steps as those that take more, see `with_controls`.
         correct: Fit the hubness correction of each run and report what it gains.
         progress: Receives the steps of all runs.
 
     Raises:
-        ConfigError: If corrected scores are requested of blocks of a split, or controls that are
-            not added take over settings.
+        ConfigError: If corrected scores are requested of blocks of a split.
         InputError: If a finished run was evaluated on other data than there is now.
     """
     if correct and plan.folds > 1:
         raise ConfigError("corrected scores are not evaluated in blocks: folds with correct")
-    if CONTROLS in plan.followers and not controls:
-        raise ConfigError(f"settings-as {CONTROLS}=...: there are none without --controls")
     failures: dict[str, str] = {}
     choices: list[Choice] = []
-    sizes = training_sizes(plan.recipes, progress or NullProgress()) if train or controls else {}
-    if controls:
-        given = len(plan.recipes)
-        plan = with_controls(plan, sizes)
-        sizes |= {control.name: sizes[plan.baseline] for control in plan.recipes[given:]}
+    sizes: dict[str, TrainingSize] = {}
+    if train or controls:
+        plan, sizes = sized(plan, progress or NullProgress(), controls=controls)
     # The settings of a grid are not known yet: their recipes are measured once they are.
     times = _step_times(plan, train and step_times and not plan.grids, progress)
     if train:
@@ -117,6 +113,19 @@ def compare(
         )
     comparison = summarize_plan(plan, failures, times, choices)
     return ComparisonResult(*write_report(comparison), failures, comparison)
+
+
+def sized(
+    plan: ComparisonPlan, progress: Progress, *, controls: bool
+) -> tuple[ComparisonPlan, dict[str, TrainingSize]]:
+    """Count the training photos of a plan's recipes, and add controls if they are wanted."""
+    planned = [plan.run(recipe, plan.seeds[0]).recipe for recipe in plan.recipes]
+    sizes = training_sizes(planned, progress)
+    if controls:
+        pairs = [(claim.better, claim.than) for claim in read_claims()]
+        plan = with_controls(plan, sizes, pairs)
+        sizes |= {control: sizes[of] for control, of in plan.controls.items()}
+    return plan, sizes
 
 
 def _log_cost(
@@ -139,21 +148,18 @@ def _log_cost(
 
 
 def choose_settings(plan: ComparisonPlan, split: str) -> list[Choice]:
-    """Choose the settings of each recipe by the finished runs of its candidates, or another's."""
-    grids = {grid.recipe: grid for grid in plan.grids}
-    choices: dict[str, Choice] = {}
-    for grid in (each for each in plan.grids if each.recipe not in plan.followers):
-        metrics: dict[str, RetrievalMetrics] = {}
-        for label, candidate in grid.candidates.items():
-            found = finished_evaluation(plan.run(candidate, plan.seeds[0]), split)
-            if found is not None:
-                metrics[label] = found.metrics()[candidate.own_score]
-        choices[grid.recipe] = choose(grid, metrics)
-    for recipe, other in plan.followers.items():
-        choices[recipe] = follow(grids[recipe], grids[other], choices[other])
-    for recipe in grids:
-        logger.info("%s: %s", recipe, choices[recipe].chosen or "nothing to choose from yet")
-    return [choices[recipe] for recipe in grids]
+    """Choose the settings of each recipe by the finished runs of its candidates, in each fold."""
+    choices: list[Choice] = []
+    for grid in plan.grids:
+        for seed in plan.seeds[: plan.cross]:
+            metrics: dict[str, RetrievalMetrics] = {}
+            for label, candidate in grid.candidates.items():
+                found = finished_evaluation(plan.run(candidate, seed), split)
+                if found is not None:
+                    metrics[label] = found.metrics()[candidate.own_score]
+            choices.append(choose(grid, metrics, seed % plan.cross))
+            logger.info("%s: %s", grid.recipe, choices[-1].chosen or "nothing to choose from yet")
+    return choices
 
 
 def perform_all(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
+from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.summary import Comparison, RecipeSummary, mean_and_std, spread
 from aladin_training.config.recipe import DataConfig
 from aladin_training.data.selection import SELECTION
@@ -18,6 +19,7 @@ def conditions(comparison: Comparison) -> list[str]:
         _split(comparison),
         *_settings(comparison),
         f"Seeds: {', '.join(map(str, plan.seeds))} (for weights, batches and dropout).",
+        *_folds(plan),
         *_starts(finished),
         *_final_stages(finished),
         *_budget(comparison, finished),
@@ -27,6 +29,23 @@ def conditions(comparison: Comparison) -> list[str]:
         "and seeds. If the interval contains 0, the two cannot be told apart. "
         + _seed_caution(len(plan.seeds)),
     ]
+
+
+def _folds(plan: ComparisonPlan) -> list[str]:
+    if plan.cross == 1:
+        return []
+    return [
+        f"Cross-validation: the photos of the training split and of {plan.split} are dealt into "
+        f"{plan.cross} equal folds. Seed s trains on all but fold s modulo {plan.cross}, from its "
+        "own start, and reports that fold; weights, fusion and settings are chosen on photos of "
+        "the other folds."
+    ]
+
+
+def _chosen_with(plan: ComparisonPlan) -> str:
+    if plan.cross == 1:
+        return f"of seed {plan.seeds[0]}"
+    return f"of the first seed of each of the {plan.cross} folds, for that fold alone"
 
 
 def _seed_caution(seeds: int) -> str:
@@ -64,13 +83,8 @@ def _settings(comparison: Comparison) -> list[str]:
     if keys:
         lines.append(
             f"Settings: each recipe's own {', '.join(keys)}, chosen on the split {plan.select} by "
-            f"one run of seed {plan.seeds[0]} for every combination."
+            f"one run for every combination, {_chosen_with(plan)}."
         )
-    leaders: dict[str, list[str]] = defaultdict(list)
-    for recipe, other in plan.followers.items():
-        leaders[other].append(recipe)
-    for other, recipes in leaders.items():
-        lines.append(f"The settings chosen for {other} are also those of {', '.join(recipes)}.")
     for setting, names in plan.left_out.items():
         lines.append(f"{setting} does not apply to {', '.join(names)}.")
     return lines
@@ -115,14 +129,17 @@ def _names(group: list[RecipeSummary], *, last: bool) -> str:
 
 def _start(summary: RecipeSummary) -> str:
     start = summary.start_stage
+    came = summary.recipe.start
+    origin = "random weights" if came is None else f"the network of {came.checkpoint}"
     if start is None:
-        return "random weights"
+        return origin
     config = next(stage for stage in summary.recipe.stage if stage.name == start)
     rsums: list[str] = []
     for score in sorted(config.trained_scores):
         values = [run.stages[start].rsum[score] for run in summary.runs.values()]
         rsums.append(f"{score} rsum {mean_and_std(spread(values))}")
     text = f"stage {start} of the same seed ({summary.steps(start):,} steps; {', '.join(rsums)})"
+    text += f", which goes back to {origin}"
     reset = summary.recipe.final_stage.reset
     return text + (f", with new random weights in {', '.join(reset)}" if reset else "")
 
@@ -145,17 +162,19 @@ def _budget(comparison: Comparison, finished: list[RecipeSummary]) -> list[str]:
     baseline = comparison.baseline
     if not baseline.runs:
         return []
-    allowed = comparison.extra_steps(baseline)
-    more = [each for each in finished if comparison.extra_steps(each) > allowed]
+    beyond = comparison.extra_steps()
+    allowed = beyond[baseline.recipe.name]
+    stages = [stage.name for stage in baseline.recipe.stage]
+    taken = ", ".join(f"{stage} {baseline.steps(stage):,}" for stage in stages)
+    budget = (
+        f"Budget: the baseline's stages take {taken} steps, {allowed:,} of them beyond the stages "
+        "with which all recipes begin."
+    )
+    more = [each for each in finished if beyond[each.recipe.name] > allowed]
     if not more:
-        return [
-            f"Budget: beyond the start that it shares with the baseline, no recipe takes more "
-            f"steps than the baseline's {allowed:,}."
-        ]
-    return [
-        f"More budget than the baseline, which takes {allowed:,} steps beyond the shared start: "
-        f"{_by_value(more, comparison.extra_steps)}."
-    ]
+        return [f"{budget} No recipe takes more."]
+    listed = _by_value(more, lambda summary: beyond[summary.recipe.name])
+    return [f"{budget} More: {listed}."]
 
 
 def _by_value(summaries: Sequence[RecipeSummary], steps: Callable[[RecipeSummary], int]) -> str:

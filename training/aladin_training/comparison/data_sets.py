@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress
-from aladin_training.comparison.claims import judge, read_claims
+from aladin_training.comparison.claims import judge, read_claims, sides_of
 from aladin_training.comparison.compare import ComparisonResult
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.report import Report, Section, write_files
@@ -109,7 +109,7 @@ def compare_on_each(
 def write_joint_report(comparisons: Mapping[str, Comparison], out: Path) -> Path:
     """Write what a comparison found on each of several data sets."""
     names, claims = list(comparisons), read_claims()
-    judged = {name: judge(claims, each) for name, each in comparisons.items()}
+    judged = {name: judge(sides_of(claims, each)) for name, each in comparisons.items()}
     plan = next(iter(comparisons.values())).plan
     sections = [
         Section(

@@ -32,7 +32,7 @@ from aladin_training.comparison.evaluation import (
 )
 from aladin_training.comparison.plan import PlannedRun
 from aladin_training.correction import correction_records, fit_to_records
-from aladin_training.data import Record, read_records
+from aladin_training.data import Record
 from aladin_training.data.records import records_digest
 from aladin_training.data.selection import SELECTION, read_split
 from aladin_training.evaluation import (
@@ -123,24 +123,22 @@ def check_queries(runs: Sequence[PlannedRun], split: str) -> None:
 
     Data sets that cannot be read are not compared.
     """
-    present: dict[tuple[str, bool], str | None] = {}
+    present: dict[str, str | None] = {}
     for run in runs:
         evaluation = finished_evaluation(run, split)
         if split == SELECTION or evaluation is None:
             continue
-        source, require_photos = run.recipe.data.source, run.recipe.data.regions is None
-        key = source, require_photos
+        data = run.recipe.data
+        key = repr((data.source, data.regions is None, data.folds, data.fold))
         if key not in present:
             try:
-                path = Path(source).expanduser()
-                records = read_records(path, split, require_photos=require_photos)
-                present[key] = records_digest(records)
+                present[key] = records_digest(evaluated_records(run, split, SetMemory()))
             except DataError:
                 present[key] = None
         if present[key] not in (None, evaluation.queries):
             raise InputError(
                 f"{run.folder}: was evaluated on other photos or captions than split {split!r} of "
-                f"{source} has now; compare in another --out, or restore the data"
+                f"{data.source} has now; compare in another --out, or restore the data"
             )
 
 

@@ -120,9 +120,12 @@ def draw_settings(comparison: Comparison, file: Path) -> bool:
     """Draw R@1 of both directions against each setting that was chosen, a panel a setting."""
     shown = [
         (choice.recipe, key, found, grid.combination(choice.chosen)[key])
-        for grid, choice in zip(comparison.plan.grids, comparison.choices, strict=True)
+        for choice in comparison.choices
+        for grid in comparison.plan.grids
         for key in grid.values
-        if choice.chosen is not None and len(found := best_by_value(grid, choice, key)) > 1
+        if (grid.recipe, choice.fold) == (choice.recipe, 0)
+        and choice.chosen is not None
+        and len(found := best_by_value(grid, choice, key)) > 1
     ]
     if not shown:
         return False

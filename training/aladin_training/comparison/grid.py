@@ -35,15 +35,15 @@ class RecipeGrid:
 class Choice:
     """What was chosen for a recipe, by the own score's recalls of the finished combinations.
 
-    `at_edge` names the keys whose chosen value is the first or last of three or more; `follows`
-    the recipe whose choice was taken over.
+    `at_edge` names the keys whose chosen value is the first or last of three or more; `fold` is
+    the part of the photos that the choice has not seen, 0 without cross-validation.
     """
 
     recipe: str
     metrics: dict[str, RetrievalMetrics]
     chosen: str | None
     at_edge: tuple[str, ...]
-    follows: str | None = None
+    fold: int = 0
 
 
 def parse_grid(texts: Sequence[str]) -> Grid:
@@ -77,49 +77,18 @@ def recipe_grid(path: Path, recipe: Recipe, settings: Sequence[str], grid: Grid)
     return RecipeGrid(recipe.name, dict(grid), candidates)
 
 
-def choose(grid: RecipeGrid, metrics: Mapping[str, RetrievalMetrics]) -> Choice:
+def choose(grid: RecipeGrid, metrics: Mapping[str, RetrievalMetrics], fold: int = 0) -> Choice:
     """Choose the combination with the highest rsum, the first of equal ones."""
     known = {label: metrics[label] for label in grid.candidates if label in metrics}
     best = max(known, key=lambda label: known[label].rsum, default=None)
     if best is None:
-        return Choice(grid.recipe, known, None, ())
+        return Choice(grid.recipe, known, None, (), fold)
     at_edge = tuple(
         key
         for key, value in grid.combination(best).items()
         if len(grid.values[key]) > 2 and value in (grid.values[key][0], grid.values[key][-1])
     )
-    return Choice(grid.recipe, known, best, at_edge)
-
-
-def follow(grid: RecipeGrid, leader: RecipeGrid, choice: Choice) -> Choice:
-    """Take over what was chosen for another recipe."""
-    if choice.chosen is None:
-        return Choice(grid.recipe, {}, None, (), follows=leader.recipe)
-    values = leader.combination(choice.chosen)
-    wanted = {key: values[key] for key in grid.values}
-    label = next(label for label in grid.candidates if grid.combination(label) == wanted)
-    return Choice(grid.recipe, {}, label, (), follows=leader.recipe)
-
-
-def parse_followers(texts: Sequence[str]) -> dict[str, str]:
-    """Read ``RECIPE=OTHER`` for each of several recipes that take over another one's choice.
-
-    Raises:
-        ConfigError: If a text has another form, a recipe repeats, or one that is followed follows.
-    """
-    followers: dict[str, str] = {}
-    for text in texts:
-        recipe, _, other = (part.strip() for part in text.partition("="))
-        if not recipe or not other or recipe in followers:
-            raise ConfigError(f"settings-as {text!r}: expected RECIPE=OTHER, each RECIPE once")
-        followers[recipe] = other
-    for recipe, other in followers.items():
-        if other in followers:
-            raise ConfigError(
-                f"settings-as {recipe}={other}: {other} has no choice of its own, since it takes "
-                f"over that of {followers[other]}"
-            )
-    return followers
+    return Choice(grid.recipe, known, best, at_edge, fold)
 
 
 def best_by_value(grid: RecipeGrid, choice: Choice, key: str) -> dict[str, RetrievalMetrics]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from aladin_network.errors import ConfigError
@@ -16,8 +15,6 @@ from aladin_training.config.rules import Rule, check
 from aladin_training.config.toml_files import variants_of
 from aladin_training.data.selection import SELECTION
 from aladin_training.tasks.joint import build_tasks
-
-CONTROLS = "controls"  # in `--settings-as`, all baselines that `--controls` adds
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,10 @@ class ComparisonPlan:
     """A comparison: every recipe with every seed, beside the baseline, on one split.
 
     Settings of `grids`, in the recipes' order, are chosen on the split `select`. `left_out` names
-    the recipes that lack a setting; `controls` those that are the baseline with more steps.
-    `followers` take over the settings that are chosen for another recipe.
+    the recipes that lack a setting; `controls` those that are another one with more steps, with
+    its name. With `cross` above 1, the photos of the training and validation splits are dealt into
+    so many folds: seed s trains on all but fold s modulo `cross`, which takes the validation
+    split's place. `settled` holds the recipes with the settings that were chosen, by name and fold.
     """
 
     recipes: tuple[Recipe, ...]
@@ -51,12 +50,12 @@ class ComparisonPlan:
     grids: tuple[RecipeGrid, ...] = ()
     select: str | None = None
     left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    controls: tuple[str, ...] = ()
+    controls: dict[str, str] = field(default_factory=dict)
     folds: int = 1
-    followers: dict[str, str] = field(default_factory=dict)
+    cross: int = 1
+    settled: dict[tuple[str, int], Recipe] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check_followers()
         check("", self._rules())
 
     def _rules(self) -> Iterator[Rule]:
@@ -64,6 +63,13 @@ class ComparisonPlan:
             not self.grids or self.select not in (None, self.split),
             f"select: expected a split other than the reported one, got {self.select!r}",
         )
+        for recipe in self.recipes if self.cross > 1 else ():
+            yield (
+                bool(recipe.data.selection) and recipe.data.validation_split == self.split,
+                f"recipe {recipe.name!r}: cross-validation tests on folds in the place of the "
+                f"validation split and chooses on others, expected data.selection and the split "
+                f"{recipe.data.validation_split!r}, got {recipe.data.selection} and {self.split!r}",
+            )
         for recipe in self.recipes if self.select == SELECTION else ():
             yield (
                 bool(recipe.data.selection),
@@ -87,20 +93,12 @@ class ComparisonPlan:
     def run(self, recipe: Recipe, seed: int) -> PlannedRun:
         """Return the run of a recipe with a seed."""
         folder = self.out / "runs" / recipe.name / f"seed-{seed}"
-        return PlannedRun(dataclasses.replace(recipe, seed=seed), folder, self.folds)
-
-    def _check_followers(self) -> None:
-        keys = {grid.recipe: grid.values.keys() for grid in self.grids}
-        for recipe, other in self.followers.items():
-            taker = self.baseline if recipe == CONTROLS else recipe  # controls have its grid
-            for name in (taker, other):
-                if name not in keys:
-                    raise ConfigError(
-                        f"settings-as {recipe}={other}: {name} is no recipe with settings to "
-                        f"choose, those are {sorted(keys)}"
-                    )
-            if more := sorted(keys[taker] - keys[other]):
-                raise ConfigError(f"settings-as {recipe}={other}: {other} has no {more[0]}")
+        fold = seed % self.cross
+        chosen = self.settled.get((recipe.name, fold), recipe)
+        data = chosen.data
+        if self.cross > 1:
+            data = dataclasses.replace(data, folds=self.cross, fold=fold)
+        return PlannedRun(dataclasses.replace(chosen, seed=seed, data=data), folder, self.folds)
 
     @property
     def shared_stages(self) -> Path:
@@ -108,24 +106,27 @@ class ComparisonPlan:
         return self.out / "stages"
 
     def candidate_runs(self) -> list[PlannedRun]:
-        """List the runs that settings are chosen by, with the first seed."""
-        seed = self.seeds[0]
+        """List the runs that settings are chosen by, with the first seed, or that of each fold."""
         return [
             self.run(candidate, seed)
+            for seed in self.seeds[: self.cross]
             for grid in self.grids
-            if len(grid.candidates) > 1 and grid.recipe not in self.followers
+            if len(grid.candidates) > 1
             for candidate in grid.candidates.values()
         ]
 
     def with_choices(self, choices: Sequence[Choice]) -> ComparisonPlan:
         """Return the plan of the chosen settings; a recipe without a choice stays as it is."""
-        recipes = tuple(
-            recipe
-            if choice.chosen is None
-            else dataclasses.replace(grid.candidates[choice.chosen], name=recipe.name)
-            for recipe, grid, choice in zip(self.recipes, self.grids, choices, strict=True)
-        )
-        return dataclasses.replace(self, recipes=recipes)
+        grids = {grid.recipe: grid for grid in self.grids}
+        settled = {
+            (each.recipe, each.fold): dataclasses.replace(
+                grids[each.recipe].candidates[each.chosen], name=each.recipe
+            )
+            for each in choices
+            if each.chosen is not None
+        }
+        recipes = tuple(settled.get((each.name, 0), each) for each in self.recipes)
+        return dataclasses.replace(self, recipes=recipes, settled=settled)
 
     def runs(self) -> list[PlannedRun]:
         """List all runs, seed by seed: an interrupted comparison still compares all recipes."""
@@ -161,24 +162,34 @@ class Choices(NamedTuple):
     Attributes:
         grid: Values to choose from; each key applies to the recipes that have it.
         select: Split to choose them on.
-        followers: Recipes that take over the settings chosen for another one, with its name;
-            `CONTROLS` stands for all controls that are added.
     """
 
     grid: Grid | None = None
     select: str | None = None
-    followers: Mapping[str, str] = MappingProxyType({})
+
+
+class Reported(NamedTuple):
+    """Photos that a comparison reports on.
+
+    Attributes:
+        split: Split to evaluate on.
+        folds: Number of blocks of it that are ranked apart.
+        cross: Number of folds of the training and validation photos, see `ComparisonPlan`.
+    """
+
+    split: str = "val"
+    folds: int = 1
+    cross: int = 1
 
 
 def load_plan(
     paths: Sequence[Path],
     seeds: int,
     out: Path,
-    split: str = "val",
+    reported: Reported | None = None,
     baseline: str | None = None,
     overrides: Sequence[str] = (),
     choices: Choices | None = None,
-    folds: int = 1,
 ) -> ComparisonPlan:
     """Read the recipes of a comparison.
 
@@ -186,12 +197,11 @@ def load_plan(
         paths: Recipes, or folders of recipes; a file with variants stands for all of them.
         seeds: Number of runs of each recipe, with the seeds 0, 1, 2, ...
         out: Folder of the comparison.
-        split: Split to evaluate on.
+        reported: Photos to report on.
         baseline: Name of a recipe, or None for the first one.
         overrides: ``key=value`` settings, see `load_recipe`; each applies to the recipes that have
             the key.
         choices: Settings to choose, or None if all are given.
-        folds: Number of blocks of a split that are ranked apart.
 
     Raises:
         ConfigError: If a recipe cannot be read, no recipe has a key, or the recipes do not make a
@@ -199,7 +209,8 @@ def load_plan(
     """
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}, expected at least 1")
-    grid, select, followers = choices or Choices()
+    grid, select = choices or Choices()
+    split, folds, cross = reported or Reported()
     lacking = _Lacking()
     recipes: list[Recipe] = []
     grids: list[RecipeGrid] = []
@@ -229,7 +240,7 @@ def load_plan(
         select if grids else None,
         {setting: tuple(names) for setting, names in lacking.names.items()},
         folds=folds,
-        followers=dict(followers),
+        cross=cross,
     )
 
 

@@ -14,11 +14,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from aladin_network.files import atomic_file
 from aladin_training.comparison.claims import (
-    LEAST_SEEDS,
+    LEAST_RUNS,
     JudgedClaim,
     judge,
     read_claims,
-    save_claims,
+    sides_of,
 )
 from aladin_training.comparison.conditions import conditions
 from aladin_training.comparison.figures import (
@@ -30,6 +30,7 @@ from aladin_training.comparison.figures import (
     draw_separation,
     draw_settings,
 )
+from aladin_training.comparison.kept import keep
 from aladin_training.comparison.summary import Comparison
 from aladin_training.comparison.tables import (
     Table,
@@ -65,12 +66,16 @@ _DIFFERENCES_NOTE = (
 _CLAIMS_NOTE = (
     "Difference of what the paper claims it of, with intervals that hold for all claims of this "
     "table together in 95 % of experiments; seeds and MD: as above. R@1: mean of both directions. "
-    "Margin: mean score of a query's matches minus that of its hardest negative, likewise. "
-    "Confirmed: the whole interval is above 0. Refuted: it is below 0. Not shown: it holds 0, and "
-    "a true difference of the smallest effect would be shown in 80 % of experiments. "
-    f"Open: fewer than {LEAST_SEEDS} seeds are finished on both sides (by MD and margin: evaluated "
-    "by a version that stores them). A baseline of as many steps stands in for the baseline where "
-    "there is one. The same as JSON: claims.json."
+    "Paper: by how much in the paper, on its data and network, in the same unit; -: not known. "
+    "Confirmed: the whole interval is above 0. Refuted: it is below 0. Excludes the paper's size: "
+    "it holds 0, and lies below what the paper found. Not shown: it holds 0, which does not say "
+    "that both are equal: a true difference of the smallest effect would be shown in 80 % of "
+    f"experiments. Open: fewer than {LEAST_RUNS} runs are finished on both sides. Steps: those of "
+    "both sides beyond the stages with which both begin, networks that only help included. Where "
+    "the other recipe takes fewer, its control of as many stands in for it, and the last column "
+    "has the difference to itself, which is that at equal steps of the target if anchors or a "
+    "miner take the rest; without a control, the claim is not judged. Kept, so that the verdicts "
+    "can be computed again: claims.json and ranks.npz."
 )
 _CHOICES_NOTE = (
     "rsum of the own score on the split of the choice, one run of each combination with the first "
@@ -90,8 +95,8 @@ _SCORES_NOTE = (
     "and its score is meaningless."
 )
 _COST_NOTE = (
-    "Beyond the shared start: steps of all stages except those with which the recipe and the "
-    "baseline both begin. Step time: time of the final stage's training step relative to the "
+    "Beyond the shared start: steps of all stages except those with which all recipes "
+    "begin. Step time: time of the final stage's training step relative to the "
     "baseline's, measured alternately in one process. Step memory: what one step allocates at its "
     "most, beyond weights, optimizer state and batch. A stage that several runs share was "
     "trained once, but counts in the chain of each."
@@ -119,7 +124,8 @@ _SHARES_TABLE_NOTE = (
 _SHARES_NOTE = "Shares of a stage's tasks in the gradient, as in the table, against the step."
 _SETTINGS_NOTE = (
     "R@1 of the own score on the split of the choice against each setting, one run of the first "
-    "seed; of several combinations with a value the best by rsum. Dotted: the chosen value."
+    "seed (and fold); of several combinations with a value the best by rsum. Dotted: the chosen "
+    "value."
 )
 _DISTRIBUTIONS_NOTE = (
     "Each recipe's own score over positive pairs, over negative pairs, and over the hardest "
@@ -156,9 +162,10 @@ class Report:
 def write_report(comparison: Comparison) -> tuple[Path, Path]:
     """Draw the pictures and write the report."""
     out = comparison.plan.out
-    judged = judge(read_claims(), comparison)
+    sides = sides_of(read_claims(), comparison)
+    judged = judge(sides)
     if judged:
-        save_claims(out / "claims.json", judged)
+        keep(out, sides, judged)
     report = Report(
         title=f"{len(comparison.summaries)} recipes compared",
         conditions=conditions(comparison),

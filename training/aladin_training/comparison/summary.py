@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aladin_network.scoring.bootstrap import (
+    GainsOfPhotos,
     Interval,
     ResampledDifference,
     SimultaneousInterval,
@@ -15,7 +16,7 @@ from aladin_network.scoring.bootstrap import (
     simultaneous_intervals,
 )
 from aladin_network.types import ScoreName
-from aladin_training.comparison.budget import stages_beyond_start
+from aladin_training.comparison.budget import steps_beyond_start
 from aladin_training.comparison.evaluation import (
     RunEvaluation,
     finished_evaluation,
@@ -25,6 +26,7 @@ from aladin_training.comparison.measures import Measure, gains, has_measure
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.step_time import StepTime
 from aladin_training.config.recipe import Recipe
+from aladin_training.config.stage import StageConfig
 from aladin_training.stage_files import StageFacts, read_curves, read_facts
 
 
@@ -74,11 +76,12 @@ class FinishedRun:
     log: dict[str, dict[int, float]]
 
 
-def runs_with_score(
+def evaluations_with(
     runs: Mapping[int, FinishedRun], score: str, measure: Measure = "rsum"
-) -> dict[int, FinishedRun]:
-    """Return those of some runs by seed whose evaluation has a measure of a score."""
-    return {seed: run for seed, run in runs.items() if has_measure(run.evaluation, score, measure)}
+) -> dict[int, RunEvaluation]:
+    """Return the evaluations of some runs by seed, where they have a measure of a score."""
+    found = {seed: run.evaluation for seed, run in runs.items()}
+    return {seed: each for seed, each in found.items() if has_measure(each, score, measure)}
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,8 @@ class RecipeSummary:
 
     def rsum(self, score: str) -> Spread | None:
         """Return the rsum of a score over the seeds, or None if no run has the score."""
-        runs = runs_with_score(self.runs, score).values()
-        values = [run.evaluation.metrics()[score].rsum for run in runs]
+        found = evaluations_with(self.runs, score).values()
+        values = [each.metrics()[score].rsum for each in found]
         return spread(values) if values else None
 
     def recall_at_1(self, direction: str) -> float:
@@ -179,10 +182,18 @@ class Comparison:
         """Recipe that the others are compared with."""
         return next(each for each in self.summaries if each.recipe.name == self.plan.baseline)
 
-    def extra_steps(self, summary: RecipeSummary) -> int:
-        """Count the steps that a recipe takes beyond what it shares with the baseline."""
-        stages = stages_beyond_start(summary.recipe, self.baseline.recipe)
-        return sum(summary.steps(stage.name) for stage in stages)
+    def steps(self, recipe: Recipe, stage: StageConfig) -> int:
+        """Return the steps that a finished recipe's stage took."""
+        found = next(each for each in self.summaries if each.recipe.name == recipe.name)
+        return found.steps(stage.name)
+
+    def extra_steps(self) -> dict[str, int]:
+        """Count the steps of each finished recipe beyond the stages with which all begin."""
+        finished = [each.recipe for each in self.summaries if each.runs]
+        if not finished:
+            return {}
+        found = steps_beyond_start(finished, self.steps)
+        return {recipe.name: steps for recipe, steps in zip(finished, found, strict=True)}
 
 
 def summarize_plan(
@@ -200,7 +211,10 @@ def summarize_plan(
         if recipe is not baseline
         and (
             found := difference(
-                runs[recipe.name], recipe.own_score, runs[baseline.name], baseline.own_score
+                evaluations_with(runs[recipe.name], recipe.own_score),
+                recipe.own_score,
+                evaluations_with(runs[baseline.name], baseline.own_score),
+                baseline.own_score,
             )
         )
         is not None
@@ -227,25 +241,33 @@ def summarize_plan(
 
 
 def difference(
-    ours: dict[int, FinishedRun],
+    ours: Mapping[int, RunEvaluation],
     our_score: str,
-    theirs: dict[int, FinishedRun],
+    theirs: Mapping[int, RunEvaluation],
     their_score: str,
     measure: Measure = "rsum",
 ) -> ResampledDifference | None:
-    """Compare two recipes by the seeds that both have finished."""
-    pairs = [
-        (ours[seed].evaluation, theirs[seed].evaluation) for seed in sorted(ours.keys() & theirs)
-    ]
+    """Compare two recipes by the seeds that both have finished, each fold by its own photos."""
+    pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
     if not pairs or not all(our.queries == their.queries for our, their in pairs):
         return None
-    found = [gains(measure, our, our_score, their, their_score) for our, their in pairs]
-    return resample_gains(found, pairs[0][0].image_of_text)
+    folds: dict[str, list[tuple[RunEvaluation, RunEvaluation]]] = {}
+    for pair in pairs:
+        folds.setdefault(pair[0].queries, []).append(pair)
+    return resample_gains(
+        [
+            GainsOfPhotos(
+                [gains(measure, our, our_score, their, their_score) for our, their in fold],
+                fold[0][0].image_of_text,
+            )
+            for fold in folds.values()
+        ]
+    )
 
 
 def _correction_gain(runs: dict[int, FinishedRun]) -> Interval | None:
     """Compare the fused scores of runs with a hubness correction with those without it."""
-    with_one = runs_with_score(runs, "corrected_fused")
+    with_one = evaluations_with(runs, "corrected_fused")
     found = difference(with_one, "corrected_fused", with_one, "fused")
     return None if found is None else found.interval
 

@@ -95,19 +95,36 @@ def claims_table(judged: Sequence[JudgedClaim]) -> Table:
     for each in judged:
         claim = each.claim
         than = each.than if each.than == claim.than else f"{each.than}, for {claim.than}"
+        digits = decimals(claim.measure)
         rows.append(
             [
                 f"{claim.paper}, {claim.source}: {claim.text}",
                 _side(claim.better, claim.score),
                 _side(than, claim.than_score),
                 TITLES[claim.measure],
-                str(each.seeds),
-                _together(each.found, decimals(claim.measure)),
+                _NO_VALUE if claim.size is None else f"{claim.size:+.{digits}f}",
+                str(each.runs),
+                _NO_VALUE if each.steps is None else " : ".join(f"{n:,}" for n in each.steps),
+                _together(each.found, digits),
                 each.describe(),
+                _difference(each.without_control, digits),
             ]
         )
-    header = ["claim", "better", "than", "by", "seeds", "simultaneous interval", "verdict"]
-    return Table(header=header, rows=rows)
+    return Table(
+        header=[
+            "claim",
+            "better",
+            "than",
+            "by",
+            "paper",
+            "runs",
+            "steps",
+            "simultaneous interval",
+            "verdict",
+            "without the control",
+        ],
+        rows=rows,
+    )
 
 
 def differences_on_each(comparisons: Mapping[str, Comparison]) -> Table:
@@ -171,11 +188,11 @@ def choices_table(comparison: Comparison) -> Table:
     rows: list[list[str]] = []
     for choice in comparison.choices:
         tried = "; ".join(f"{label}: {each.rsum:.1f}" for label, each in choice.metrics.items())
-        if choice.follows is not None:
-            tried = f"as {choice.follows}"
         cells = (choice.chosen, ", ".join(choice.at_edge), tried)
-        rows.append([choice.recipe, *(cell or _NO_VALUE for cell in cells)])
-    header = ["recipe", "chosen", "at the edge", "rsum of all combinations"]
+        fold = [str(choice.fold)] if comparison.plan.cross > 1 else []
+        rows.append([choice.recipe, *fold, *(cell or _NO_VALUE for cell in cells)])
+    folds = ["fold"] if comparison.plan.cross > 1 else []
+    header = ["recipe", *folds, "chosen", "at the edge", "rsum of all combinations"]
     return Table(header=header, rows=rows)
 
 
@@ -199,16 +216,16 @@ def scores_table(comparison: Comparison) -> Table:
 def cost_table(comparison: Comparison) -> Table:
     """Steps and minutes, and the time and memory of a step."""
     rows: list[list[str]] = []
+    beyond = comparison.extra_steps()
     for summary in comparison.summaries:
         name = summary.recipe.name
         step = comparison.step_times.get(name)
         cells = [_NO_VALUE] * 4
         if summary.runs:
             stages = [stage.name for stage in summary.recipe.stage]
-            extra = comparison.extra_steps(summary) if comparison.baseline.runs else None
             cells = [
                 ", ".join(f"{stage} {summary.steps(stage):,}" for stage in stages),
-                _NO_VALUE if extra is None else f"{extra:,}",
+                f"{beyond[name]:,}",
                 f"{summary.minutes([summary.final_stage]):.1f}",
                 f"{summary.minutes(stages):.1f}",
             ]

@@ -101,6 +101,9 @@ class DataConfig:
             it, too.
         selection: Share of the training photos that is kept apart to choose weights and fusion on,
             from 0 to less than 1.
+        folds: Number of equal parts that the photos of `train_split` and `validation_split` are
+            dealt into, or 1 for the splits as they are; `aladin compare --cross` sets both.
+        fold: Part that takes the place of the validation split; the others are trained on.
         cache: Folder for the outputs of frozen encoders.
         regions: Ready-made regions of the photos that `aladin_training.data.regions` reads, for
             networks that read these; the photos themselves may then be missing.
@@ -115,6 +118,8 @@ class DataConfig:
     validation_source: str | None = None
     validation_split: str = "val"
     selection: float = 0.0
+    folds: int = 1
+    fold: int = 0
     cache: str = FEATURE_CACHE
     regions: str | None = None
     region_labels: str | None = None
@@ -130,6 +135,16 @@ class DataConfig:
         yield (
             0 <= self.selection < 1,
             f"selection: expected at least 0 and less than 1, got {self.selection}",
+        )
+        yield (
+            0 <= self.fold < self.folds,
+            f"fold: expected 0 to folds - 1, got {self.fold} of {self.folds}",
+        )
+        yield (
+            self.folds == 1
+            or (self.stream is None and None is self.validation_source and bool(self.train_split)),
+            "folds deal the photos of two splits of one list: expected a train_split, and neither "
+            "a stream nor a validation_source",
         )
         yield (
             not self.selection or self.stream is None,
@@ -216,6 +231,11 @@ class Recipe:
 
     def _order(self, stage: StageConfig) -> Iterator[Rule]:
         """Yield what a stage may ask of photos that are streamed, and of states that are cached."""
+        own_words = self.model is not None and self.model.text_encoder.source is None
+        yield (
+            own_words or "text_encoder" not in stage.reset,
+            "reset: a text encoder with pretrained weights cannot start from random ones",
+        )
         listed = self.data.stream is None
         stream = "and data.stream reads them front to back"
         yield (

@@ -23,7 +23,9 @@ Part = Literal[
     "matching",
     "attention",
 ]
-ResettablePart = Literal["image_trunk", "text_trunk", "alignment", "matching", "attention"]
+ResettablePart = Literal[
+    "text_encoder", "image_trunk", "text_trunk", "alignment", "matching", "attention"
+]
 
 TaskName = Literal[
     "matching",
@@ -165,7 +167,7 @@ class StageConfig:
         negatives: Which pairs of a batch may be negatives. "image": those of different photos;
             "diagonal": all except the pair itself, as in the papers' official codes (C-1).
         reset: Parts that start again from random weights; a first stage, from a fit to the stage's
-            photos and captions.
+            photos and captions. A text encoder only if it has no pretrained weights.
         train: Parts that are trained, or None for all that the encoders' configuration leaves free.
         tune: Encoders that are fine-tuned, whether or not they are frozen otherwise; they read
             photos and texts instead of cached features.

@@ -25,8 +25,8 @@ def read_toml(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
         data["name"] = f"{data.get('name', path.stem)}-{variant}"
         settings = [*variants[variant].items(), *settings]
     for key, value in settings:
-        if key != "variant":
-            _override(data, key, value)
+        for each in _addressed(data, key) if key != "variant" else ():
+            _override(data, each, value)
     return _with_nulls(_with_defaults(data))
 
 
@@ -128,12 +128,6 @@ def _parse_override(override: str) -> tuple[str, Any]:
 def _override(data: dict[str, Any], key: str, value: Any) -> None:
     """Set the value at a dotted key; steps into the list of stages are their names."""
     *path, last = key.split(".")
-    if path[:1] == ["*"]:
-        for name in _stage_names(data):
-            _override(data, ".".join(["stage", name, *path[1:], last]), value)
-        return
-    if path[:1] == ["final"]:
-        path = ["stage", _final_name(data), *path[1:]]
     node: Any = data
     for step in path:
         if isinstance(node, list):
@@ -148,11 +142,14 @@ def _override(data: dict[str, Any], key: str, value: Any) -> None:
     node[last] = value
 
 
-def _final_name(data: dict[str, Any]) -> str:
-    """Return the name of the stage whose checkpoint is the run's, of a recipe not yet checked."""
-    return str(data.get("final") or (_stage_names(data) or [None])[-1])
+def _addressed(data: dict[str, Any], key: str) -> list[str]:
+    """Return a key with the names of its stages: that of the run's checkpoint, or of all of them.
 
-
-def _stage_names(data: dict[str, Any]) -> list[str]:
-    """Return the names of the stages of a recipe not yet checked."""
-    return [str(each.get("name")) for each in data.get("stage", ()) if isinstance(each, dict)]
+    The recipe is not yet checked.
+    """
+    first, dot, rest = key.partition(".")
+    if not dot or first not in ("final", "*"):
+        return [key]
+    names = [str(each.get("name")) for each in data.get("stage", ()) if isinstance(each, dict)]
+    final = str(data.get("final") or (names or [None])[-1])
+    return [f"stage.{name}.{rest}" for name in (names if first == "*" else [final])]

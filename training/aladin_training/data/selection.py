@@ -1,17 +1,17 @@
-"""Photos of the training split that are kept apart to choose weights, fusion and rates on.
+"""Photos that a recipe keeps apart: to choose on, and the fold of a cross-validation to report on.
 
-What is chosen on a split looks better there than on unseen photos. With a selection split, the
-validation split only reports.
+What is chosen on a split looks better there than on unseen photos. With a selection split, weights,
+fusion and rates are chosen on a part of the training photos, and the validation split only reports.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from aladin_network.errors import InputError
 from aladin_training.data import Record, read_records
@@ -37,8 +37,7 @@ class SelectionSplit:
 
     def holds(self, photo_id: str) -> bool:
         """Tell by a digest of its id, which no other photo changes, if a photo is kept apart."""
-        digest = hashlib.sha256(photo_id.encode("utf-8", "surrogatepass")).digest()
-        return int.from_bytes(digest[:8], "big") < self.share * 2**64
+        return int.from_bytes(_digest(photo_id)[:8], "big") < self.share * 2**64
 
     def divide(self, records: Iterable[R]) -> tuple[list[R], list[R]]:
         """Divide the records of the training split into those to train on and those kept apart."""
@@ -49,14 +48,57 @@ class SelectionSplit:
         return trained, kept
 
 
+@dataclass(frozen=True)
+class Folds:
+    """The folds of a recipe: photos of the training and validation splits, dealt into equal parts.
+
+    Fold `held` takes the place of the validation split, all others that of the training split.
+    """
+
+    train_split: str
+    validation_split: str
+    count: int
+    held: int
+
+    def divide(self, records: Sequence[R]) -> tuple[list[R], list[R]]:
+        """Divide the records of both splits, in their order, into those to train on and the fold.
+
+        Photos are dealt in the order of a digest of their ids, so that parts differ by one photo at
+        most, and nothing of the order of the data set is in them.
+        """
+        dealt = sorted(records, key=lambda each: _digest(f"fold:{each.id}"))
+        held = {each.id for each in dealt[self.held :: self.count]}
+        return (
+            [each for each in records if each.id not in held],
+            [each for each in records if each.id in held],
+        )
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _data_of(recipe: str) -> dict[str, Any]:
+    """Return the data of `Provenance.recipe`, which may be no JSON."""
+    try:
+        return dict(json.loads(recipe)["data"])
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
 def selection_of(recipe: str) -> SelectionSplit | None:
     """Return the selection split of `Provenance.recipe`, which may be no JSON, or None."""
-    try:
-        data = json.loads(recipe)["data"]
-    except (ValueError, KeyError, TypeError):
-        return None
+    data = _data_of(recipe)
     share = data.get("selection", 0)
     return SelectionSplit(data["train_split"], share) if share else None
+
+
+def folds_of(recipe: str) -> Folds | None:
+    """Return the folds of `Provenance.recipe`, which may be no JSON, or None."""
+    data = _data_of(recipe)
+    if data.get("folds", 1) == 1:
+        return None
+    return Folds(data["train_split"], data["validation_split"], data["folds"], data["fold"])
 
 
 def read_split(
@@ -67,19 +109,29 @@ def read_split(
     require_captions: bool = True,
     require_photos: bool = True,
 ) -> list[Record]:
-    """Read a split of a data set, which may be the selection split of a checkpoint's recipe.
+    """Read a split of a data set, as the recipe of a checkpoint has divided it.
+
+    It may be the selection split. Of a recipe with folds, the training and the validation split are
+    the photos that take their place.
 
     Raises:
         InputError: If the recipe's selection split holds none of the photos.
         DataError: If the data set cannot be used, or has no such split.
     """
+
+    def read(name: str | None) -> list[Record]:
+        return read_records(
+            source, name, require_captions=require_captions, require_photos=require_photos
+        )
+
     selection = selection_of(recipe) if split == SELECTION else None
-    records = read_records(
-        source,
-        split if selection is None else selection.train_split,
-        require_captions=require_captions,
-        require_photos=require_photos,
-    )
+    name = split if selection is None else selection.train_split
+    folds = folds_of(recipe)
+    if folds is None or name not in (folds.train_split, folds.validation_split):
+        records = read(name)
+    else:
+        trained, held = folds.divide([*read(folds.train_split), *read(folds.validation_split)])
+        records = trained if name == folds.train_split else held
     if selection is None:
         return records
     _, kept = selection.divide(records)
@@ -92,7 +144,7 @@ def read_trained(
     source: Path, split: str | None, recipe: str, *, require_photos: bool = True
 ) -> list[Record]:
     """Read a split without the photos that a checkpoint's recipe kept apart from training."""
-    records = read_records(source, split, require_photos=require_photos)
+    records = read_split(source, split, recipe, require_photos=require_photos)
     selection = selection_of(recipe)
     if selection is None or selection.train_split != split:
         return records

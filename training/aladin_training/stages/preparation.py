@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import torch
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import read_model_id
+from aladin_network.config import dump_config
 from aladin_network.encoders.registry import text_encoder_class
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
@@ -29,9 +31,9 @@ from aladin_training.batches.items import (
 from aladin_training.batches.offline_negatives import lists_digest
 from aladin_training.config.recipe import Recipe, StartConfig
 from aladin_training.config.stage import StageConfig
-from aladin_training.data import Record, read_records
+from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore, open_regions
-from aladin_training.data.selection import SELECTION, SelectionSplit
+from aladin_training.data.selection import SELECTION, SelectionSplit, read_split
 from aladin_training.stages.set_memory import SetMemory
 from aladin_training.streaming.streamed_batches import PhotoStream
 from aladin_training.streaming.tar_stream import TarStream, open_stream
@@ -216,8 +218,9 @@ def _read_records(recipe: Recipe, progress: Progress) -> _Records:
 
 
 def _read_split(recipe: Recipe, source: str, split: str | None) -> Sequence[Record]:
+    plain = json.dumps({"data": dump_config(dataclasses.replace(recipe.data, selection=0))})
     path = Path(source).expanduser()
-    return read_records(path, split, require_photos=recipe.data.regions is None)
+    return read_split(path, split, plain, require_photos=recipe.data.regions is None)
 
 
 def _build_network(
