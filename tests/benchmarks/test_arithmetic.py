@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import signal
 from contextlib import closing
@@ -20,6 +21,7 @@ from aladin_index.format.manifest import AnnEntry
 from aladin_index.generations.reader import open_index
 from aladin_index.search.results import Evidence, HitStages, SearchHit, Stage
 from aladin_index.settings import BuildSettings
+from aladin_training.comparison.claims import Claim
 from aladin_training.demo.layout import Scene, SceneObject
 from aladin_training.losses import LOSSES
 from aladin_training.losses.gradient import GradientObjective
@@ -39,7 +41,13 @@ from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries, write_synthet
 from benchmarks.lib.synthetic_sources import Photos, Source, stand_in_source
 from benchmarks.search import rerank, short_queries
 from benchmarks.search.searches import raw_parameters
-from benchmarks.training import embedding_map, goal_weights, objective_memory, step_memory
+from benchmarks.training import (
+    embedding_map,
+    goal_weights,
+    half_widths,
+    objective_memory,
+    step_memory,
+)
 from benchmarks.training.goal_weights import OTHER_NEGATIVE, OTHER_POSITIVE, PAIRS, TRIPLETS
 
 RANDOM = np.random.default_rng(0)
@@ -337,3 +345,17 @@ def test_bytes_are_counted_while_they_are_kept_and_follow_the_chunk() -> None:
     whole, chunks = step_memory.measure(6, [2], torch.device("cpu"))
     assert (whole["chunk"], whole["kept_ratio"], whole["time_ratio"]) == (6, 1, 1)
     assert chunks["chunk"] == 2 and chunks["kept_ratio"] < 0.6
+
+
+def test_half_widths_of_a_claim_are_those_of_students_t() -> None:
+    """Seven folds of two runs: 14 runs, whose deviations hold that of the photos as well."""
+    claim = Claim("A", "Table 1", "it helps", "ours", "theirs", unknown="made up")
+    design = half_widths.Design(folds=7, runs=2)
+    (found,) = half_widths.widths_of([claim], design, experiments=60)
+    photos, seeds = half_widths.PHOTO_ERROR**2, half_widths.SEED_DEVIATION**2
+    error = (photos / 7 + (photos + seeds) / 14) ** 0.5
+    assert found.half == pytest.approx(2.16 * error, rel=0.1)  # 13 degrees of freedom
+    of_r1 = dataclasses.replace(claim, measure="r1")
+    scaled = half_widths.widths_of([of_r1], design, experiments=5)[0].half
+    same = half_widths.widths_of([claim], design, experiments=5)[0].half
+    assert scaled / same == pytest.approx(half_widths.SCALES["r1"])

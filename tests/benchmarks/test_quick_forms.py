@@ -222,3 +222,11 @@ def test_mtebs_hit_rates_are_the_recalls_of_evaluate(tiny_checkpoint: Path, tmp_
         expected = getattr(recalls["two_stage"], direction)
         assert rates[direction] == pytest.approx(list(expected[:3]), abs=0.01)
     assert 0 < rates["text_to_image"][1] < rates["text_to_image"][2] < 100
+
+
+def test_more_folds_and_runs_make_intervals_narrower(run_benchmark: RunBenchmark) -> None:
+    figures = run_benchmark("training.half_widths", "--experiments", "4")
+    assert [(each["folds"], each["runs"]) for each in figures] == [(1, 3), (7, 1), (7, 2)]
+    for few, more, most in zip(*(each["widths"] for each in figures), strict=True):
+        assert few[0] > more[0] > most[0] > 0
+        assert all(smallest > half for half, smallest in (few, more, most))

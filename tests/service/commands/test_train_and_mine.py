@@ -113,6 +113,11 @@ def test_recipes_of_a_folder_are_compared_and_a_failed_one_is_named(
     compare: Callable[..., Result], tmp_path: Path
 ) -> None:
     recipes, report = tmp_path / "recipes", tmp_path / "out" / "report.md"
+    foretold = compare("--pilot", 1).stdout
+    assert "2 runs, 1 different stages" in foretold  # both recipes are the same but for their names
+    assert "h of one process, by 1 runs" in foretold
+    assert not report.exists()
+    shutil.rmtree(tmp_path / "out")
     compare("--report-only")
     assert not (tmp_path / "out" / "runs").exists()
     assert "plain seed 0: not trained and evaluated yet" in report.read_text(encoding="utf-8")

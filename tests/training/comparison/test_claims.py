@@ -24,6 +24,7 @@ from aladin_training.comparison.kept import keep, load_sides
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.summary import summarize_plan
 from aladin_training.config.recipe import Recipe
+from benchmarks.training import verdicts as verdicts_command
 from tests.training.comparison.conftest import FinishRun
 
 FOUND, LOST = [0] * 8, [50] * 8
@@ -189,7 +190,12 @@ def test_folds_are_judged_by_primary_claims_alone_and_each_by_its_own_photos(
 
 
 def test_kept_ranks_have_the_verdicts(
-    finished: ComparisonPlan, finish_run: FinishRun, variant: Callable[..., Recipe], tmp_path: Path
+    finished: ComparisonPlan,
+    finish_run: FinishRun,
+    variant: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     control = variant("base-10-steps", "stage.student.epochs=5")
     recipes = (*finished.recipes, control)
@@ -218,6 +224,14 @@ def test_kept_ranks_have_the_verdicts(
     assert kept["claims"][0]["steps"] == [10, 10]
     with np.load(tmp_path / "ranks.npz") as file:
         assert {file[name].dtype for name in file.files} == {np.dtype(np.int16)}
+    # The command ends well, unless a verdict is not that of the ranks.
+    monkeypatch.setattr("sys.argv", ["verdicts", str(tmp_path)])
+    verdicts_command.main()
+    assert len(json.loads(capsys.readouterr().out)["claims"]) == 3
+    kept["claims"][1]["verdict"] = "confirmed"
+    (tmp_path / "claims.json").write_text(json.dumps(kept))
+    with pytest.raises(SystemExit, match="1"):
+        verdicts_command.main()
     (tmp_path / "ranks.npz").unlink()
     with pytest.raises(DataError, match="holds no kept comparison"):
         load_sides(tmp_path)

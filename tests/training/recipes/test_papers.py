@@ -7,6 +7,10 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import torch
+from safetensors.torch import load_file
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.metrics import retrieval_ranks
 from aladin_network.types import NullProgress
@@ -81,6 +85,30 @@ def test_an_anchor_of_another_network(
     ranks = evaluation.ranks["ensemble"]
     # Features of frozen encoders pass through the cache in half precision.
     assert (ranks.text_to_image - expected.text_to_image).abs().sum() <= 1
+
+
+def test_an_online_anchor_has_a_start_of_its_own(
+    tiny: Callable[..., Recipe], shared: Path, tmp_path: Path
+) -> None:
+    """DBL's own network: other words, trunks and attention than the target's, as long trained."""
+    recipe = tiny(PAPERS / "dbl-2.toml", "variant=oss-rm")
+    assert recipe.final_stage.anchors is not None
+    assert recipe.final_stage.anchors.stages == ("second-all-negatives",)
+    run_recipe(recipe, tmp_path / "run", shared=shared / "stages")
+    first, second = (
+        load_file(tmp_path / "run" / "stages" / name / "checkpoint" / "model.safetensors")
+        for name in ("all-negatives", "second-all-negatives")
+    )
+    for name in (
+        "text.encoder.embedding.weight",
+        "text.encoder.network.weight_hh_l0",
+        "attention.comparison.weight",
+    ):
+        ours, theirs = first[name].flatten(), second[name].flatten()
+        assert float(torch.corrcoef(torch.stack([ours, theirs]))[0, 1]) < 0.3, name
+        assert float(theirs.std() / ours.std()) == pytest.approx(1, abs=0.1), name
+    frozen = [name for name in first if name.startswith("image.encoder.")]
+    assert all(torch.equal(first[name], second[name]) for name in frozen)
 
 
 def test_at_least_four_fifths_of_the_experiments_have_a_command_and_the_others_a_reason() -> None:

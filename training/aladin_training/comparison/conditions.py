@@ -128,20 +128,19 @@ def _names(group: list[RecipeSummary], *, last: bool) -> str:
 
 
 def _start(summary: RecipeSummary) -> str:
-    start = summary.start_stage
-    came = summary.recipe.start
+    came, reset = summary.recipe.start, summary.recipe.final_stage.reset
     origin = "random weights" if came is None else f"the network of {came.checkpoint}"
+    drawn = f", with new random weights in {', '.join(reset)}" if reset else ""
+    start = summary.start_stage
     if start is None:
-        return origin
+        return origin + drawn
     config = next(stage for stage in summary.recipe.stage if stage.name == start)
     rsums: list[str] = []
     for score in sorted(config.trained_scores):
         values = [run.stages[start].rsum[score] for run in summary.runs.values()]
         rsums.append(f"{score} rsum {mean_and_std(spread(values))}")
-    text = f"stage {start} of the same seed ({summary.steps(start):,} steps; {', '.join(rsums)})"
-    text += f", which goes back to {origin}"
-    reset = summary.recipe.final_stage.reset
-    return text + (f", with new random weights in {', '.join(reset)}" if reset else "")
+    steps = f"{summary.steps(start):,} steps; {', '.join(rsums)}"
+    return f"stage {start} of the same seed ({steps}){drawn}; it goes back to {origin}"
 
 
 def _final_stages(finished: list[RecipeSummary]) -> list[str]:

@@ -41,9 +41,11 @@ def set_up_stage(
 ) -> StageTrainer:
     """Build the networks, batches and validation of a stage around the trained network."""
     model, train_set, selection_set, _ = prepared
-    torch.manual_seed(recipe.seed)
     for part in stage.reset:
+        # Other numbers than those of the first weights, and than those of other stages.
+        torch.manual_seed(seed_from(f"{recipe.seed}:{stage.name}:{part}"))
         reset_part(model, part)
+    torch.manual_seed(recipe.seed)
     networks = build_networks(recipe, stage, model, sources)
     with main_process_first():  # the first process fills the caches of the frozen encoders
         train_set = train_set.read_by(model, networks.others)
