@@ -205,7 +205,7 @@ def test_kept_ranks_have_the_verdicts(
         finish_run(plan.run(control, seed), FIRST_HALF, LOST[:4], final_steps=10)
     claims = [
         claimed("long", "base", size=600.0),
-        claimed("third", "base", measure="r1"),
+        claimed("third", "long", measure="r1"),
         claimed("third", "base", measure="md"),
         claimed("long", "third", than_score="alignment", measure="r1_r5"),
     ]

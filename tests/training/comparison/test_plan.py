@@ -261,6 +261,10 @@ def test_a_control_takes_exactly_as_many_steps_as_the_recipe_that_takes_more(
     final = dataclasses.replace(control.final_stage, max_steps=None)
     assert (*control.stage[:-1], final) == plan.recipes[0].stage
     assert with_controls(plan, {}) == plan
+    # Another start is not shared: 9 + 15 steps beside 9 + 6.
+    begun = variant("odd", "stage.joint.lr=0.5", "stage.student.epochs=5")
+    differently = dataclasses.replace(plan, recipes=(plan.recipes[0], begun))
+    assert with_controls(differently, SIZES).recipes[2].final_stage.max_steps == 15
     apart = dataclasses.replace(plan, recipes=(plan.recipes[0], wider, other))
     assert with_controls(apart, SIZES).controls == {}
 

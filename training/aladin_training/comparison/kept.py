@@ -38,7 +38,7 @@ _Key = tuple[str, int, str]
 def keep(out: Path, sides: Sequence[Sides], judged: Sequence[JudgedClaim]) -> None:
     """Write the judged claims, and the ranks that their verdicts come from."""
     runs: dict[_Key, RunEvaluation] = {}
-    for each in sides:
+    for each in (each for each in sides if each.claim.measure != "md"):
         score, than_score = each.scores
         for recipe, by, answers in (
             (each.claim.better, score, each.ours),
