@@ -305,7 +305,8 @@ def compare(
     folder --out, and interrupted ones continued; a stage that several share is trained once.
     With several --data, each has a folder of its own in --out, beside a report of all.
     Out: report.md and report.html in --out, and the path of the former on stdout; with recipes
-    that a paper claims something of, the report says what was confirmed, also in claims.json.
+    that a paper claims something of, the report says what was confirmed, and claims.json and
+    ranks.npz keep what it comes from. With --pilot, what all would cost on stdout, and no report.
     A failed run does not stop the others: it is named in the report and on stderr, and the exit
     code is 1.
     """

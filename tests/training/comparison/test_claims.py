@@ -152,6 +152,7 @@ def test_a_control_of_as_many_steps_stands_in_for_the_other_recipe(
     unequal, equal = judged(plan, *claims)  # no control is finished
     assert (unequal.than, unequal.steps, unequal.verdict) == ("base", (10, 4), Verdict.UNEQUAL)
     assert "unequal steps and no control" in unequal.describe()
+    assert unequal.found is None
     assert equal.verdict == Verdict.NOT_SHOWN
     finish(controls[8], 8)
     assert judged(plan, *claims)[0].verdict == Verdict.UNEQUAL

@@ -93,6 +93,11 @@ class Steps(NamedTuple):
     better: int
     than: int
 
+    @property
+    def unequal(self) -> bool:
+        """Whether the side that is said to be ahead takes more."""
+        return self.better > self.than
+
 
 @dataclass(frozen=True)
 class JudgedClaim:
@@ -118,7 +123,7 @@ class JudgedClaim:
     @property
     def verdict(self) -> Verdict:
         """What the difference says of the claim."""
-        if self.steps is not None and self.steps.better > self.steps.than:
+        if self.steps is not None and self.steps.unequal:
             return Verdict.UNEQUAL
         if self.found is None or self.runs < LEAST_RUNS:
             return Verdict.OPEN
@@ -134,7 +139,6 @@ class JudgedClaim:
         """Return the verdict with what it needs to be understood."""
         verdict, digits = self.verdict, decimals(self.claim.measure)
         if verdict is Verdict.UNEQUAL:
-            assert self.steps is not None
             return f"{verdict} (unequal steps and no control: see --controls)"
         if verdict is Verdict.OPEN:
             return f"{verdict} ({self.runs} of at least {LEAST_RUNS} runs)"
@@ -196,10 +200,12 @@ def sides_of(claims: Iterable[Claim], comparison: Comparison) -> list[Sides]:
 
 
 def judge(sides: Sequence[Sides]) -> list[JudgedClaim]:
-    """Judge claims together."""
+    """Judge claims together; those at unequal steps widen no interval."""
     drawn: dict[int, ResampledDifference] = {}
     beside: dict[int, Interval] = {}
-    for number, (claim, _, _, scores, ours, theirs, own) in enumerate(sides):
+    for number, (claim, _, steps, scores, ours, theirs, own) in enumerate(sides):
+        if steps is not None and steps.unequal:
+            continue
         found = difference(ours, scores[0], theirs, scores[1], claim.measure)
         if found is not None:
             drawn[number] = found
