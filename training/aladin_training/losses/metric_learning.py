@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, ClassVar
 
 import torch
@@ -37,11 +38,14 @@ class MetricLearningLoss(nn.Module):
         """
         super().__init__()
         try:
-            from pytorch_metric_learning import distances, losses
+            package = importlib.import_module("pytorch_metric_learning").__name__
         except ImportError as error:
             raise ConfigError(
                 "loss 'metric_learning' needs a package: pip install pytorch-metric-learning"
             ) from error
+        losses, distances = (
+            importlib.import_module(f"{package}.{each}") for each in ("losses", "distances")
+        )
         if not hasattr(losses, name):
             raise ConfigError(f"metric_learning: pytorch_metric_learning has no loss {name!r}")
         # Several losses insist on this class. Without its normalisation it is the dot product.
