@@ -1,6 +1,7 @@
 """Speed of matching, alignment and two-stage search beside a joint transformer (ALADIN, figure 2).
 
-    python -m benchmarks.joint_transformer [--photos 1000 10000 100000] [--plot joint.png] [--json]
+    python -m benchmarks.joint_transformer [--photos 1000 10000 100000] [--plot joint.png]
+        [--curve CURVE.json --quality quality.png] [--json]
 
 A joint transformer (OSCAR, VinVL) reads a text and the regions of a photo as one sequence, so a
 query costs a pass for every photo. The other ways read the text once, with a transformer of the
@@ -20,10 +21,17 @@ joint         the joint transformer with every photo
 *_queries_per_s   queries that one thread answers, including the transformer
 *_over_joint      how many times the queries of the joint transformer those are
 *_scores_over_joint  the same without the text's transformer, as if it took no time
+text_in_pairs     how many pairs of a large batch take as long as the text alone. At N photos no way
+                  can be more than N / text_in_pairs times as fast as the joint transformer
+
+CURVE.json is a real network's quality by candidates, of `aladin evaluate ... --curve CURVE.json`:
+--quality draws it against the time of a query, the text's transformer included, beside the time
+that the joint transformer takes for as many photos.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -123,7 +131,11 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=768, help="their width, a multiple of 64")
     parser.add_argument("--source", type=Path, metavar="INDEX", help="index of real photos")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw queries a second")
+    parser.add_argument("--curve", type=Path, metavar="JSON", help="a network's curve")
+    parser.add_argument("--quality", type=Path, metavar="PNG", help="draw rsum of --curve by time")
     options = parser.parse_args()
+    if (options.curve is None) != (options.quality is None):
+        parser.error("--curve and --quality belong together")
     if options.width % _HEAD_WIDTH or options.width < _HEAD_WIDTH:
         parser.error(f"--width must be a multiple of {_HEAD_WIDTH}, not {options.width}")
     effort = Effort(options.layers, options.width, passes=7, searches=50)
@@ -133,6 +145,8 @@ def main() -> None:
     figures = measure(counts, effort, options.source)
     if options.plot is not None:
         draw(figures, options.plot)
+    if options.quality is not None:
+        draw_quality(figures, json.loads(options.curve.read_text()), options.quality)
     if options.json:
         print_json(figures)
     else:
@@ -150,6 +164,7 @@ def measure(counts: Sequence[int], effort: Effort, source: Path | None) -> dict[
         "words": words,
     }
     figures |= in_fresh_process(time_networks, words, effort)
+    figures["text_in_pairs"] = figures["encode_ms"] / figures["pair_ms"]
     figures["sizes"] = []
     for count in counts:
         with tempfile.TemporaryDirectory() as folder:
@@ -274,6 +289,37 @@ def draw(figures: dict[str, Any], file: Path) -> None:
     figure.savefig(file, format="png", dpi=120)
 
 
+def draw_quality(figures: dict[str, Any], curve: dict[str, Any], file: Path) -> None:
+    """Plot rsum over the time of a text query, beside a joint transformer's time, as a PNG file.
+
+    Args:
+        figures: Times of both networks.
+        curve: What `aladin evaluate --curve FILE.json` measured of an index.
+        file: Where the figure goes.
+    """
+    photos = curve["items"]["images"]
+    points = curve["points"]
+    ms = [figures["encode_ms"] + each["ms"]["text_to_image"]["median"] for each in points]
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for rule, label in (("fitted", "two stages, fused"), ("papers", "the papers' rule")):
+        rsums = [each[rule]["rsum"]["value"] for each in points]
+        axes.plot(ms, rsums, marker="o", label=label)
+    for each, place_ms in zip(points, ms, strict=True):
+        name = {1: "embedding", photos: "all"}.get(each["candidates"], each["candidates"])
+        top = max(each[rule]["rsum"]["value"] for rule in ("fitted", "papers"))
+        axes.annotate(name, (place_ms, top), xytext=(0, 6), textcoords="offset points", rotation=60)
+    joint_ms = photos * figures["pair_ms"]
+    axes.axvline(joint_ms, color="black", linestyle=":", label="joint transformer (time only)")
+    axes.set_xscale("log")
+    axes.set_xlabel("ms a text query, one thread, the text's transformer included")
+    axes.set_ylabel("rsum, both directions")
+    axes.set_title(f"{photos:,} photos: the joint transformer takes {joint_ms / 1000:.0f} s")
+    axes.margins(y=0.15)
+    axes.legend(loc="center right")
+    figure.savefig(file, format="png", dpi=120)
+
+
 def _label(way: str) -> str:
     return {"two_stage": "two stages", "joint": "joint transformer"}.get(way, way)
 
@@ -283,7 +329,8 @@ def print_table(figures: dict[str, Any]) -> None:
     print(
         f"text alone {figures['encode_ms']:.1f} ms ({figures['encode_dtype']}), "
         f"text and photo {figures['pair_ms']:.1f} ms "
-        f"({figures['pair_dtype']}, batches of {figures['pair_batch']})\n"
+        f"({figures['pair_dtype']}, batches of {figures['pair_batch']}): "
+        f"the text takes as long as {figures['text_in_pairs']:.2g} photos\n"
     )
     columns = ["photos", "way", "ms after encoding", "queries a second", "over joint"]
     rows: list[Sequence[object]] = []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch.nn import functional as F
 
 from aladin_index.ann import faiss
@@ -33,6 +34,7 @@ from benchmarks.joint_transformer import (
     Effort,
     compared,
     draw,
+    draw_quality,
     time_networks,
     time_searches,
 )
@@ -266,6 +268,28 @@ def test_speeds_follow_from_the_times_of_an_index_and_networks(tmp_path: Path) -
     assert sizes[1]["joint_queries_per_s"] == pytest.approx(10 * sizes[0]["joint_queries_per_s"])
     draw({"layers": 1, "width": 64, "sizes": sizes}, tmp_path / "joint.png")
     assert (tmp_path / "joint.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_quality_is_drawn_over_time_beside_a_joint_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: saved.append(figure))
+    rsum = {"fitted": [300.0, 310.0, 312.0], "papers": [300.0, 308.0, 305.0]}
+    points = [
+        {"candidates": candidates, "ms": {"text_to_image": {"median": ms}}}
+        | {rule: {"rsum": {"value": values[place]}} for rule, values in rsum.items()}
+        for place, (candidates, ms) in enumerate([(1, 0.5), (100, 1.0), (1000, 6.0)])
+    ]
+    curve = {"items": {"images": 1000}, "points": points}
+    draw_quality({"encode_ms": 40.0, "pair_ms": 60.0}, curve, tmp_path / "quality.png")
+    axes = saved[0].axes[0]
+    fitted, papers, joint = axes.lines
+    assert np.asarray(fitted.get_xdata()).tolist() == [40.5, 41.0, 46.0]
+    assert np.asarray(fitted.get_ydata()).tolist() == rsum["fitted"]
+    assert np.asarray(papers.get_ydata()).tolist() == rsum["papers"]
+    assert np.asarray(joint.get_xdata()).tolist() == [60_000.0, 60_000.0]
+    assert [text.get_text() for text in axes.texts] == ["embedding", "100", "all"]
 
 
 def sigmoid(x: float) -> float:
