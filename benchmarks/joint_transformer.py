@@ -306,7 +306,7 @@ def draw_quality(figures: dict[str, Any], curve: dict[str, Any], file: Path) -> 
         rsums = [each[rule]["rsum"]["value"] for each in points]
         axes.plot(ms, rsums, marker="o", label=label)
     for each, place_ms in zip(points, ms, strict=True):
-        name = {1: "embedding", photos: "all"}.get(each["candidates"], each["candidates"])
+        name = {1: "embedding", photos: "all"}.get(each["candidates"], str(each["candidates"]))
         top = max(each[rule]["rsum"]["value"] for rule in ("fitted", "papers"))
         axes.annotate(name, (place_ms, top), xytext=(0, 6), textcoords="offset points", rotation=60)
     joint_ms = photos * figures["pair_ms"]
