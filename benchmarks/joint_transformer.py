@@ -292,31 +292,39 @@ def draw(figures: dict[str, Any], file: Path) -> None:
 def draw_quality(figures: dict[str, Any], curve: dict[str, Any], file: Path) -> None:
     """Plot rsum over the time of a text query, beside a joint transformer's time, as a PNG file.
 
+    On the left the searches of an encoded text, on the right what both transformers take.
+
     Args:
         figures: Times of both networks.
         curve: What `aladin evaluate --curve FILE.json` measured of an index.
         file: Where the figure goes.
     """
-    photos = curve["items"]["images"]
+    photos = curve["items"]["text_to_image"]
     points = curve["points"]
-    ms = [figures["encode_ms"] + each["ms"]["text_to_image"]["median"] for each in points]
+    ms = [each["ms"]["text_to_image"]["median"] for each in points]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for rule, label in (("fitted", "two stages, fused"), ("papers", "the papers' rule")):
         rsums = [each[rule]["rsum"]["value"] for each in points]
-        axes.plot(ms, rsums, marker="o", label=label)
+        left.plot(ms, rsums, marker="o", label=label)
     for each, place_ms in zip(points, ms, strict=True):
-        name = {1: "embedding", photos: "all"}.get(each["candidates"], str(each["candidates"]))
-        top = max(each[rule]["rsum"]["value"] for rule in ("fitted", "papers"))
-        axes.annotate(name, (place_ms, top), xytext=(0, 6), textcoords="offset points", rotation=60)
+        name = {1: "embedding", 10: "10", 100: "100", photos: "all"}.get(each["candidates"])
+        if name is not None:
+            place = place_ms, each["fitted"]["rsum"]["value"]
+            left.annotate(name, place, xytext=(5, 7), textcoords="offset points")
     joint_ms = photos * figures["pair_ms"]
-    axes.axvline(joint_ms, color="black", linestyle=":", label="joint transformer (time only)")
-    axes.set_xscale("log")
-    axes.set_xlabel("ms a text query, one thread, the text's transformer included")
-    axes.set_ylabel("rsum, both directions")
-    axes.set_title(f"{photos:,} photos: the joint transformer takes {joint_ms / 1000:.0f} s")
-    axes.margins(y=0.15)
-    axes.legend(loc="center right")
+    right.axvline(figures["encode_ms"], linestyle="--", label="the text's transformer")
+    right.axvline(joint_ms, color="black", linestyle=":", label="joint transformer")
+    left.set_xlabel("ms after the text's transformer, one thread")
+    right.set_xlabel("ms")
+    left.set_ylabel("rsum, both directions")
+    left.set_title(f"a search of {photos:,} photos by candidates")
+    right.set_title(f"{figures['encode_ms']:.0f} ms and {joint_ms / 1000:.0f} s")
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.legend(loc="lower right")
+    right.set_xlim(figures["encode_ms"] / 3, joint_ms * 3)
+    left.margins(0.15)
     figure.savefig(file, format="png", dpi=120)
 
 

@@ -281,15 +281,15 @@ def test_quality_is_drawn_over_time_beside_a_joint_transformers(
         | {rule: {"rsum": {"value": values[place]}} for rule, values in rsum.items()}
         for place, (candidates, ms) in enumerate([(1, 0.5), (100, 1.0), (1000, 6.0)])
     ]
-    curve = {"items": {"images": 1000}, "points": points}
+    curve = {"items": {"text_to_image": 1000}, "points": points}
     draw_quality({"encode_ms": 40.0, "pair_ms": 60.0}, curve, tmp_path / "quality.png")
-    axes = saved[0].axes[0]
-    fitted, papers, joint = axes.lines
-    assert np.asarray(fitted.get_xdata()).tolist() == [40.5, 41.0, 46.0]
+    left, right = saved[0].axes
+    fitted, papers = left.lines
+    assert np.asarray(fitted.get_xdata()).tolist() == [0.5, 1.0, 6.0]
     assert np.asarray(fitted.get_ydata()).tolist() == rsum["fitted"]
     assert np.asarray(papers.get_ydata()).tolist() == rsum["papers"]
-    assert np.asarray(joint.get_xdata()).tolist() == [60_000.0, 60_000.0]
-    assert [text.get_text() for text in axes.texts] == ["embedding", "100", "all"]
+    assert [np.asarray(line.get_xdata())[0] for line in right.lines] == [40.0, 60_000.0]
+    assert [text.get_text() for text in left.texts] == ["embedding", "100", "all"]
 
 
 def sigmoid(x: float) -> float:
