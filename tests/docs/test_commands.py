@@ -41,9 +41,9 @@ RUN_FROM = [document for document in DOCUMENTS if document not in RESULTS]
 STANDS_FOR = {
     "FOLDER...": "FOLDER",
     "CHECKPOINT": "RUN/checkpoint",
-    "runs/flickr8k/checkpoint": "RUN/checkpoint",
+    "runs/flickr8k-fast/checkpoint": "RUN/checkpoint",
     "models/clip": "RUN/checkpoint",
-    "runs/flickr8k-index": "INDEX",
+    "runs/flickr8k-fast-index": "INDEX",
     "aladin-demo/index": "INDEX",
     "captions.jsonl": "DATA.jsonl",
     "data/flickr8k/captions.jsonl": "DATA.jsonl",
