@@ -101,6 +101,31 @@ def folds_of(recipe: str) -> Folds | None:
     return Folds(data["train_split"], data["validation_split"], data["folds"], data["fold"])
 
 
+def read_part(
+    source: Path,
+    split: str | None,
+    folds: Folds | None,
+    *,
+    require_captions: bool = True,
+    require_photos: bool = True,
+) -> list[Record]:
+    """Read a split of a data set, or with folds the photos that take its place.
+
+    Raises:
+        DataError: If the data set cannot be used, or has no such split.
+    """
+
+    def read(name: str | None) -> list[Record]:
+        return read_records(
+            source, name, require_captions=require_captions, require_photos=require_photos
+        )
+
+    if folds is None or split not in (folds.train_split, folds.validation_split):
+        return read(split)
+    trained, held = folds.divide([*read(folds.train_split), *read(folds.validation_split)])
+    return trained if split == folds.train_split else held
+
+
 def read_split(
     source: Path,
     split: str | None,
@@ -118,20 +143,14 @@ def read_split(
         InputError: If the recipe's selection split holds none of the photos.
         DataError: If the data set cannot be used, or has no such split.
     """
-
-    def read(name: str | None) -> list[Record]:
-        return read_records(
-            source, name, require_captions=require_captions, require_photos=require_photos
-        )
-
     selection = selection_of(recipe) if split == SELECTION else None
-    name = split if selection is None else selection.train_split
-    folds = folds_of(recipe)
-    if folds is None or name not in (folds.train_split, folds.validation_split):
-        records = read(name)
-    else:
-        trained, held = folds.divide([*read(folds.train_split), *read(folds.validation_split)])
-        records = trained if name == folds.train_split else held
+    records = read_part(
+        source,
+        split if selection is None else selection.train_split,
+        folds_of(recipe),
+        require_captions=require_captions,
+        require_photos=require_photos,
+    )
     if selection is None:
         return records
     _, kept = selection.divide(records)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,6 @@ import torch
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import read_model_id
-from aladin_network.config import dump_config
 from aladin_network.encoders.registry import text_encoder_class
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
@@ -33,7 +31,7 @@ from aladin_training.config.recipe import Recipe, StartConfig
 from aladin_training.config.stage import StageConfig
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore, open_regions
-from aladin_training.data.selection import SELECTION, SelectionSplit, read_split
+from aladin_training.data.selection import SELECTION, Folds, SelectionSplit, read_part
 from aladin_training.stages.set_memory import SetMemory
 from aladin_training.streaming.streamed_batches import PhotoStream
 from aladin_training.streaming.tar_stream import TarStream, open_stream
@@ -218,9 +216,12 @@ def _read_records(recipe: Recipe, progress: Progress) -> _Records:
 
 
 def _read_split(recipe: Recipe, source: str, split: str | None) -> Sequence[Record]:
-    plain = json.dumps({"data": dump_config(dataclasses.replace(recipe.data, selection=0))})
+    data, folds = recipe.data, None
+    if data.folds > 1:
+        assert data.train_split is not None  # refused by `DataConfig`
+        folds = Folds(data.train_split, data.validation_split, data.folds, data.fold)
     path = Path(source).expanduser()
-    return read_split(path, split, plain, require_photos=recipe.data.regions is None)
+    return read_part(path, split, folds, require_photos=data.regions is None)
 
 
 def _build_network(
