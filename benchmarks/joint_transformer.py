@@ -25,8 +25,8 @@ text_in_pairs     how many pairs of a large batch take as long as the text alone
                   can be more than N / text_in_pairs times as fast as the joint transformer
 
 CURVE.json is a real network's quality by candidates, of `aladin evaluate ... --curve CURVE.json`:
---quality draws it against the time of a query, the text's transformer included, beside the time
-that the joint transformer takes for as many photos.
+--quality draws it against the time of a search of an encoded text, beside the times that the text's
+transformer takes, and the joint transformer for as many photos.
 """
 
 from __future__ import annotations
