@@ -58,7 +58,7 @@ def test_files_are_read_once_with_a_memory_and_anew_without(
     alone = prepare_run(recipe, NullProgress())
     first = prepare_run(recipe, NullProgress(), memory=memory)
     assert first.train_set is not alone.train_set
-    monkeypatch.setattr(preparation, "read_split", None)
+    monkeypatch.setattr(preparation, "read_part", None)
     again = prepare_run(dataclasses.replace(recipe, name="two"), NullProgress(), memory=memory)
     assert again.train_set.digest == alone.train_set.digest
     ours, theirs = (each.model.state_dict().values() for each in (again, alone))
