@@ -4,9 +4,9 @@
 
 Experiments are made up in which no recipe is better than another: gains vary with the photos and
 with the seeds of both recipes, of which the baseline is common to most claims. Their intervals are
-the project's own, of all primary claims together. The deviations are those of the comparison of
-three seeds in training/LOG.md, for rsum. R@1 varied .16 times as much there (the adaptive
-quintuplet beside MH: 1.55 and 9.9); R@1 + R@5, four of the six recalls, is taken to vary two thirds
+the project's own, of all primary claims together. The deviations are those of the earlier
+comparison in training/LOG.md, for rsum. R@1 varied .16 times as much there (the adaptive quintuplet
+beside MH: 1.55 and 9.9); R@1 + R@5, four of the six recalls, is taken to vary two thirds
 as much.
 """
 

@@ -252,6 +252,14 @@ CrossOption = Annotated[
         "on all but fold s modulo N, and reports that one.",
     ),
 ]
+FirstSeedOption = Annotated[
+    int,
+    typer.Option(
+        "--first-seed",
+        min=0,
+        help="Seed of each recipe's first run, such as for a second machine.",
+    ),
+]
 PilotOption = Annotated[
     int | None,
     typer.Option(
@@ -282,6 +290,7 @@ def compare(
         Path, typer.Option("--out", help="Folder of the comparison; a partial one is continued.")
     ],
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each recipe.")] = 3,
+    first_seed: FirstSeedOption = 0,
     baseline: BaselineOption = None,
     data: DataSetsOption = None,
     split: Annotated[str, typer.Option("--split", help="Split to evaluate on.")] = "val",
@@ -329,7 +338,7 @@ def compare(
     settings = [[*changes, f"data.source={json.dumps(each.source)}"] for each in data_sets]
     folders = [out / each.name for each in data_sets] if len(data_sets) > 1 else [out]
     plans = [
-        load_plan(recipes, seeds, folder, reported, baseline, set_, choices)
+        load_plan(recipes, seeds, folder, reported, baseline, set_, choices, first_seed)
         for folder, set_ in zip(folders, settings or [changes], strict=True)
     ]
     with strict_data(strict), stderr_progress() as progress:

@@ -118,9 +118,9 @@ def test_recipes_of_a_folder_are_compared_and_a_failed_one_is_named(
     assert "h of one process, by 1 runs" in foretold
     assert not report.exists()
     shutil.rmtree(tmp_path / "out")
-    compare("--report-only")
+    compare("--report-only", "--first-seed", 7)
     assert not (tmp_path / "out" / "runs").exists()
-    assert "plain seed 0: not trained and evaluated yet" in report.read_text(encoding="utf-8")
+    assert "plain seed 7: not trained and evaluated yet" in report.read_text(encoding="utf-8")
     shutil.rmtree(tmp_path / "out")
     broken = 'extends = "plain.toml"\nname = "quick"\n[data]\nsource = "gone.jsonl"\n'
     (recipes / "quick.toml").write_text(broken, encoding="utf-8")

@@ -231,11 +231,36 @@ def test_kept_ranks_have_the_verdicts(
     assert len(json.loads(capsys.readouterr().out)["claims"]) == 3
     kept["claims"][1]["verdict"] = "confirmed"
     (tmp_path / "claims.json").write_text(json.dumps(kept))
-    with pytest.raises(SystemExit, match="1"):
+    with pytest.raises(SystemExit, match=r"kept are .*confirmed"):
         verdicts_command.main()
     (tmp_path / "ranks.npz").unlink()
     with pytest.raises(DataError, match="holds no kept comparison"):
         load_sides(tmp_path)
+
+
+def test_kept_runs_of_several_machines_are_judged_together(
+    finished: ComparisonPlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    claims = [claimed("third", "base"), claimed("base", "third", measure="r1")]
+    whole, *parts = (tmp_path / name for name in ("whole", "first", "last"))
+    for folder, seeds in ((whole, (0, 1, 2)), (parts[0], (0,)), (parts[1], (1, 2))):
+        folder.mkdir()
+        plan = dataclasses.replace(finished, seeds=seeds)
+        sides = sides_of(claims, summarize_plan(plan, {}, {}))
+        keep(folder, sides, judge(sides))
+    assert load_sides(parts[0])[1] == ["open"] * 2
+    joined = tmp_path / "joined"
+    monkeypatch.setattr("sys.argv", ["verdicts", *map(str, parts), "--out", str(joined)])
+    verdicts_command.main()
+    assert [each["runs"] for each in json.loads(capsys.readouterr().out)["claims"]] == [3, 3]
+    assert judge(load_sides(joined)[0]) == judge(load_sides(whole)[0])
+    kept = [json.loads((folder / "claims.json").read_text()) for folder in (joined, whole)]
+    assert kept[0]["claims"] == kept[1]["claims"]
+    with pytest.raises(DataError, match="third has seed 1 in another folder, too"):
+        load_sides(parts[1], whole)
 
 
 BARE = "[[claim]]\npaper = 'A'\nsource = 'A'\ntext = 'A'\nbetter = 'A'\nthan = 'A'\n"

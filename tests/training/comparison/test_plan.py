@@ -77,6 +77,7 @@ def test_a_file_with_variants_stands_for_all_of_them(recipe_path: Path, tmp_path
     candidates = [list(each.candidates.values()) for each in plan.grids]
     assert [[each.final_stage.lr for each in of] for of in candidates] == [[0.1] * 2, [0.2] * 2]
     assert [each.final_stage.epochs for each in candidates[1]] == [3, 4]
+    assert load_plan([path], 2, tmp_path, first_seed=5).seeds == (5, 6)
 
 
 def test_a_setting_applies_to_the_recipes_that_have_it(

@@ -50,7 +50,9 @@ def test_loss_and_gradients_are_those_of_one_process(
         steps = process["steps"][kind]
         assert steps.keys() == alone.keys()
         for name, value in alone.items():
-            torch.testing.assert_close(steps[name], value, rtol=1e-5, atol=1e-5, msg=name)
+            # Shares, shown in percent, differed by .004 on a processor with AMX: gradients did not.
+            near = 1e-2 if name == "shares" else 1e-5
+            torch.testing.assert_close(steps[name], value, rtol=1e-5, atol=near, msg=name)
             assert name == "loss" or torch.equal(steps[name], found[0]["steps"][kind][name])
 
 

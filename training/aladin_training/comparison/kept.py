@@ -65,27 +65,45 @@ def keep(out: Path, sides: Sequence[Sides], judged: Sequence[JudgedClaim]) -> No
     )
 
 
-def load_sides(folder: Path) -> tuple[list[Sides], list[str]]:
+def load_sides(folder: Path, *others: Path) -> tuple[list[Sides], list[str]]:
     """Read what `keep` wrote: the sides of the claims that ranks decide, and their verdicts.
 
+    The runs of other folders, of the same comparison with other seeds, are added to those of the
+    first; the verdicts are the first one's.
+
     Raises:
-        DataError: If the files are missing or not those of a comparison.
+        DataError: If files are missing or not those of a comparison, or two folders have a run.
     """
-    try:
-        data: dict[str, Any] = json.loads((folder / CLAIMS).read_text(encoding="utf-8"))
-        with np.load(folder / _RANKS, allow_pickle=False) as file:
-            arrays = {name: torch.from_numpy(file[name].astype(np.int64)) for name in file.files}
-        if data["schema_version"] != _SCHEMA_VERSION:
-            raise ValueError(f"schema version {data['schema_version']}")
-        runs: dict[tuple[str, str], dict[int, RunEvaluation]] = {}
-        for number, (recipe, seed, score, queries) in enumerate(data["runs"]):
-            ranks = Ranks(*(arrays[f"{number}.{each}"] for each in _DIRECTIONS))
-            rows = arrays[f"image_of_text.{queries}"]
-            runs.setdefault((recipe, score), {})[seed] = _of_ranks({score: ranks}, rows, queries)
-        entries = [each for each in data["claims"] if each["claim"]["measure"] != "md"]
-        return [_sides(each, runs) for each in entries], [each["verdict"] for each in entries]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise DataError(folder, None, f"holds no kept comparison ({error!r})") from error
+    entries: list[dict[str, Any]] = []
+    sides: list[Sides] = []
+    runs: dict[tuple[str, str], dict[int, RunEvaluation]] = {}
+    for each in (folder, *others):
+        try:
+            found = _load_runs(each, runs)
+            entries = entries or found
+            sides = [_sides(entry, runs) for entry in entries]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise DataError(each, None, f"holds no kept comparison ({error!r})") from error
+    return sides, [each["verdict"] for each in entries]
+
+
+def _load_runs(
+    folder: Path, runs: dict[tuple[str, str], dict[int, RunEvaluation]]
+) -> list[dict[str, Any]]:
+    """Add the runs of a folder, and return its claims that ranks decide."""
+    data: dict[str, Any] = json.loads((folder / CLAIMS).read_text(encoding="utf-8"))
+    with np.load(folder / _RANKS, allow_pickle=False) as file:
+        arrays = {name: torch.from_numpy(file[name].astype(np.int64)) for name in file.files}
+    if data["schema_version"] != _SCHEMA_VERSION:
+        raise ValueError(f"schema version {data['schema_version']}")
+    for number, (recipe, seed, score, queries) in enumerate(data["runs"]):
+        of_recipe = runs.setdefault((recipe, score), {})
+        if seed in of_recipe:
+            raise ValueError(f"{recipe} has seed {seed} in another folder, too")
+        ranks = Ranks(*(arrays[f"{number}.{each}"] for each in _DIRECTIONS))
+        rows = arrays[f"image_of_text.{queries}"]
+        of_recipe[seed] = _of_ranks({score: ranks}, rows, queries)
+    return [each for each in data["claims"] if each["claim"]["measure"] != "md"]
 
 
 def _of_ranks(ranks: dict[str, Ranks], image_of_text: Tensor, queries: str) -> RunEvaluation:

@@ -190,18 +190,20 @@ def load_plan(
     baseline: str | None = None,
     overrides: Sequence[str] = (),
     choices: Choices | None = None,
+    first_seed: int = 0,
 ) -> ComparisonPlan:
     """Read the recipes of a comparison.
 
     Args:
         paths: Recipes, or folders of recipes; a file with variants stands for all of them.
-        seeds: Number of runs of each recipe, with the seeds 0, 1, 2, ...
+        seeds: Number of runs of each recipe, with successive seeds.
         out: Folder of the comparison.
         reported: Photos to report on.
         baseline: Name of a recipe, or None for the first one.
         overrides: ``key=value`` settings, see `load_recipe`; each applies to the recipes that have
             the key.
         choices: Settings to choose, or None if all are given.
+        first_seed: Seed of each recipe's first run.
 
     Raises:
         ConfigError: If a recipe cannot be read, no recipe has a key, or the recipes do not make a
@@ -233,7 +235,7 @@ def load_plan(
     return ComparisonPlan(
         tuple(recipes),
         baseline or first,
-        tuple(range(seeds)),
+        tuple(range(first_seed, first_seed + seeds)),
         split,
         out,
         tuple(grids),
