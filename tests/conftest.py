@@ -276,6 +276,14 @@ def no_graphs_unasked() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_libraries_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Look for photo libraries in an empty folder: what a test finds is what it made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data-home")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """Keep tiny computations on one thread: on a busy machine, waiting for a second costs more."""
     import faiss
