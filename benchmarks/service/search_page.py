@@ -204,8 +204,13 @@ class SearchPage:
         self.page.locator("#compare").check()
 
     def choose_target(self, target: Target) -> None:
-        """Choose the collection to search."""
-        self.page.locator(f"input[name=target][value={target}]").check()
+        """Choose the other collection; return when the answer is shown, if there was a query."""
+        choice = self.page.locator(f"input[name=target][value={target}]")
+        if self.hits.count() == 0:
+            choice.check()
+            return
+        with self.answer_shown():
+            choice.check()
 
     def ask(self, words: str) -> None:
         """Type words and press Enter, whatever the result."""

@@ -31,8 +31,7 @@ def test_words_find_photos_and_the_other_target_asks_the_same_anew(
     page.expect_photos()
     expect(page.hits.first.locator("img")).to_be_visible()
     expect(page.status).to_contain_text("24 photos shown")
-    with page.answer_shown():
-        page.choose_target("texts")
+    page.choose_target("texts")
     assert page.ids() == ids_of(asked(api, "texts", text=WORDS))
     expect(page.hits.locator("img")).to_have_count(0)
     expect(page.status).to_contain_text("by embedding only")
@@ -75,8 +74,7 @@ def test_a_photo_finds_photos_and_texts(
     page.open()
     page.find_photo(photo) if way == "choose" else page.hand_over(photo, cast(Way, way))
     assert page.ids() == ids_of(asked(api, photo=photo))
-    with page.answer_shown():
-        page.choose_target("texts")
+    page.choose_target("texts")
     assert page.ids() == ids_of(asked(api, "texts", photo=photo))
     expect(page.page.locator("#example-name")).to_have_text(photo.name)
     expect(page.words).to_be_hidden()
