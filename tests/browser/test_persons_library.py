@@ -6,12 +6,13 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, Request, expect
+from playwright.sync_api import Locator, Request, Route, expect
 
 from aladin_index.building.builder import build_index
 from aladin_index.format.skipped import write_follow_record
@@ -269,7 +270,27 @@ def test_the_first_page_asks_for_no_years(at_desk: SearchPage) -> None:
     # The photos, their number with those of wrong dates, and texts to search for.
     limits = sorted(re.findall(r"limit=(\d+)", each.url)[0] for each in lists)
     assert limits == ["1", "100", "60"]
+    last_photo = at_desk.listed.last
+    place = place_of(last_photo)
     at_desk.page.keyboard.press("Shift")
+    expect(years).to_have_text(["2024", "2022", "2019", "2009", "No date", "Future"])
+    assert place_of(last_photo) == place  # other names of the bar move no photo
+
+
+def test_photos_of_one_year_have_the_bar_at_once_if_at_all(at_desk: SearchPage) -> None:
+    this_year = str((datetime.now(UTC) + timedelta(days=2)).year)
+
+    def of_one_year(route: Route) -> None:
+        answer = route.fetch()
+        fields = answer.json()
+        for each in fields["images"]:
+            if each["name"] == "taken_at":
+                each["least"] = this_year  # and the greatest is in the future
+        route.fulfill(response=answer, json=fields)
+
+    at_desk.page.route("**/v1/index/fields", of_one_year)
+    at_desk.open()
+    years = at_desk.page.locator("#years button")
     expect(years).to_have_text(["2024", "2022", "2019", "2009", "No date", "Future"])
 
 

@@ -93,11 +93,12 @@ function makeBar(years) {
   markYear();
 }
 
-// All years from the first to the last date of the index; null if these tell little.
+// All years from the first to the last date of the index; null if these tell little: of a single year
+// the bar depends on photos without a date.
 function yearsWithin({ search: { filter, order }, span }) {
   const [least, greatest] = (span ?? []).map((date) => parseInt(date, 10));
   const last = Math.min(greatest, parseInt(TOO_LATE, 10));
-  if (Object.keys(filter).length || !(last - least < MOST_POSSIBLE)) return null;
+  if (Object.keys(filter).length || !(last > least && last - least < MOST_POSSIBLE)) return null;
   const years = Array.from({ length: last - least + 1 }, (_, place) => String(last - place));
   if (order === "asc") years.reverse();
   return years.map((year) => ({ from: year, name: year }));
