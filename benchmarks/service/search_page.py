@@ -74,21 +74,26 @@ class Complaints:
         self.made: list[str] = []
         self.hosts: set[str] = set()
         self._expected: list[str] = []
+        self._allowed: list[str] = []
         context.on("console", self._note_console)
         context.on("weberror", lambda error: self.made.append(f"uncaught: {error.error}"))
         context.on("requestfailed", self._note_failure)
         context.on("request", self._note_host)
 
     def expect(self, pattern: str) -> None:
-        """Accept complaints that match the regular expression `pattern`."""
+        """Accept complaints that match the regular expression `pattern`; one has to come."""
         self._expected.append(pattern)
+
+    def allow(self, pattern: str) -> None:
+        """Accept such complaints, which a page that is left early does not make."""
+        self._allowed.append(pattern)
 
     def unexpected(self) -> list[str]:
         """Return the unexpected complaints."""
         return [
             each
             for each in self.made
-            if not any(re.search(pattern, each) for pattern in self._expected)
+            if not any(re.search(pattern, each) for pattern in self._expected + self._allowed)
         ]
 
     def missing(self) -> list[str]:
