@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from aladin_index.building.builder import build_index
 from aladin_index.format.skipped import SkippedItem, record_stop, write_follow_record
@@ -59,8 +59,18 @@ def dated(index_folder: Path, data_file: Path, tmp_path_factory: pytest.TempPath
 @pytest.fixture
 def dated_page(dated: Path, page_of: PageOf) -> Iterator[SearchPage]:
     with page_of(index=dated) as page:
-        page.complaints.allow("status of 404")  # of the photo that is gone
-        yield page.open()
+        yield open_dated(page)
+
+
+def open_dated(page: SearchPage) -> SearchPage:
+    """Open the page of such a library; return when the photo that is gone has been missed."""
+    page.complaints.expect("status of 404")
+    expect(gone_photo(page.open()).locator(".lost")).to_be_visible()
+    return page
+
+
+def gone_photo(page: SearchPage) -> Locator:
+    return page.page.locator(f"#library li[data-id='trip/{_GONE}.png']")
 
 
 def sort(page: SearchPage, **option: str) -> None:
@@ -192,7 +202,7 @@ def test_months_are_headings_and_dates_are_the_natural_orders(dated_page: Search
 
 
 def test_a_photo_whose_file_is_gone_says_so(dated_page: SearchPage) -> None:
-    gone = dated_page.page.locator(f"#library li[data-id='trip/{_GONE}.png']")
+    gone = gone_photo(dated_page)
     expect(gone.locator(".lost")).to_contain_text("Photo not found")
     expect(gone.locator(".lost")).to_contain_text("images/")
 
@@ -240,8 +250,7 @@ def test_numbers_beside_values_follow_the_other_conditions_and_the_words(
     dated: Path, page_of: PageOf
 ) -> None:
     with page_of(index=dated) as page:
-        page.complaints.allow("status of 404")  # of the photo that is gone
-        page.open()
+        open_dated(page)
         page.page.locator("#filter-toggle").click()
         panel, among = page.page.locator("#filter-form"), page.page.locator("#facets-among")
         camera = panel.get_by_role("group", name="Camera")
@@ -341,8 +350,7 @@ def test_what_is_left_out_is_told_by_reason(dated: Path, page_of: PageOf, tmp_pa
     rare = [SkippedItem(f"{number}.jpg", f"reason {number}") for number in range(21)]
     write_follow_record(index, [*heic, *rare, SkippedItem("<b>.jpg", "reason 0")], {"videos": 8})
     with page_of(index=index) as page:
-        page.open()
-        page.complaints.allow("status of 404")  # the photo whose file is gone
+        open_dated(page)
         about, warning = page.page.locator("#about"), page.page.locator("#index-warning")
         left_out = page.page.locator("#left-out")
         summary, lines = left_out.locator("summary"), left_out.locator("li")

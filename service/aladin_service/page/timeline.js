@@ -93,8 +93,8 @@ function makeBar(years) {
   markYear();
 }
 
-// All years from the first to the last date of the index; null if these tell little: of a single year
-// the bar depends on photos without a date.
+// All years from the first to the last date of the index; null if these tell little. A single year has
+// a bar only if other photos have no date, or one in the future: these have to be counted first.
 function yearsWithin({ search: { filter, order }, span }) {
   const [least, greatest] = (span ?? []).map((date) => parseInt(date, 10));
   const last = Math.min(greatest, parseInt(TOO_LATE, 10));
